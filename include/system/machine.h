@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Machine: one guest, its memory, its vCPUs' life, and the run state with its one setter. */
+#ifndef GODWIT_SYSTEM_MACHINE_H
+#define GODWIT_SYSTEM_MACHINE_H
+
+#include "qapi/qapi-types-run-state.h"
+#include "system/dirty-log.h"
+#include "system/ramblock.h"
+#include "system/vmstate.h"
+
+typedef struct Machine Machine;
+
+/*
+ * Who runs the vCPUs.  Filled in by accel/.  Machine none has no vCPUs and no ops.
+ * pause and resume are called with the run state lock held, never both at once.
+ */
+typedef struct CpuOps {
+    /* Start the vCPU threads; they begin paused.  Main thread. */
+    bool (*create)(Machine *m, GError **errp);
+    /* Let every vCPU run. */
+    void (*resume)(Machine *m);
+    /* Kick every vCPU and return when each has acknowledged that it has stopped. */
+    void (*pause)(Machine *m);
+    /* Sleep for @percent of each vCPU's time (0: off; at most 99).  Any thread. */
+    void (*throttle)(Machine *m, unsigned percent);
+    /* Reset the guest; vCPUs are paused. */
+    void (*reset)(Machine *m);
+    /* End the threads and free. */
+    void (*destroy)(Machine *m);
+} CpuOps;
+
+typedef struct MachineType {
+    const char *name;               /* "none", "workload", ... */
+    const char *desc;               /* one line for -machine help */
+    unsigned max_cpus;
+    uint64_t default_ram_size;      /* bytes; 0: no RAM unless asked for */
+    const char *const *properties;  /* its own -machine NAME,property=value names, NULL-terminated */
+    /* Called once, main thread, when memory exists and before vCPUs do: sets cpu_ops, adds save entries, ... */
+    bool (*init)(Machine *m, GError **errp);
+} MachineType;
+
+/* Told of every change of run state, in the thread that made it, after the lock is dropped. */
+typedef void (*RunStateFunc)(Machine *m, RunState old_state, RunState new_state, void *opaque);
+
+struct Machine {
+    const MachineType *type;
+    char *name;                     /* -name, or NULL */
+    uint8_t uuid[16];
+    bool uuid_set;
+    unsigned cpus;
+    GHashTable *properties;         /* char * -> char *, of -machine NAME,... */
+
+    RamList ram;
+    DirtyLog dirty_log;
+    SoftDirtyLog *soft_dirty_log;   /* always there, already a provider */
+    SaveEntryList save_entries;
+
+    const CpuOps *cpu_ops;          /* NULL: no vCPUs */
+    void *accel_data;               /* of the accelerator that set cpu_ops */
+
+    struct RunStateControl *run;    /* system/runstate.c */
+};
+
+/* The table of machine types; vmm/ registers those of accel/ at start-up.  Main thread. */
+void machine_type_register(const MachineType *type);
+const MachineType *machine_type_find(const char *name);
+GPtrArray *machine_type_list(void);     /* of const MachineType *; free with g_ptr_array_unref */
+
+/*
+ * A machine without memory and vCPUs, in run state prelaunch (or inmigrate).
+ * machine_free() ends the vCPUs; the memory of its blocks is the backends' and outlives it.
+ */
+Machine *machine_new(const MachineType *type, bool incoming);
+void machine_free(Machine *m);
+
+/* ---- run state: any thread; one lock inside; each step checked against a table of allowed steps ---- */
+
+RunState machine_run_state(const Machine *m);
+bool machine_is_running(const Machine *m);      /* vCPUs are (to be) running */
+
+void machine_add_run_state_listener(Machine *m, RunStateFunc func, void *opaque);
+
+/*
+ * Stop the vCPUs and enter @why (paused, finish-migrate, save-vm, io-error, ...).
+ * Returns once every vCPU has acknowledged.  When they were stopped already only the state changes.
+ * Refused, with nothing changed, when the table does not allow the step.
+ */
+bool machine_stop(Machine *m, RunState why, GError **errp);
+
+/* Enter running and let the vCPUs go. */
+bool machine_start(Machine *m, GError **errp);
+
+/* A step between two stopped states (inmigrate -> paused, finish-migrate -> postmigrate, ...). */
+bool machine_set_run_state(Machine *m, RunState to, GError **errp);
+
+/* system_reset: vCPUs paused, reset, and running again if they were; a stopped guest becomes prelaunch. */
+bool machine_reset(Machine *m, GError **errp);
+
+/* Guest memory access by physical address for -qtest and the monitor; writes are marked in the dirty log. */
+bool machine_memory_write(Machine *m, uint64_t gpa, const void *buf, uint64_t len, GError **errp);
+bool machine_memory_read(Machine *m, uint64_t gpa, void *buf, uint64_t len, GError **errp);
+
+/* Nanoseconds that the guest has been running; saved and restored as section "timer". */
+int64_t machine_clock_ns(const Machine *m);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* MigrationOptions: the plain struct that a migration copies when it starts. */
+#ifndef GODWIT_MIGRATION_INTERNAL_OPTIONS_H
+#define GODWIT_MIGRATION_INTERNAL_OPTIONS_H
+
+#include "migration/options.h"
+
+/* Properties that exist only as -global migration.NAME; each is named as in QEMU, x-compat aside. */
+typedef struct MigrationProperties {
+    bool store_global_state;                    /* on */
+    bool send_configuration;                    /* on */
+    bool send_section_footer;                   /* on */
+    bool send_switchover_start;                 /* on; off for peers older than 10.0 */
+    bool multifd_flush_after_each_section;      /* off; on for peers older than 8.1 */
+    bool multifd_clean_tls_termination;         /* on */
+    bool x_preempt_pre_7_2;                     /* off */
+    bool switchover_ack_legacy;                 /* off; on for 8.1 .. 11.0 */
+    uint8_t x_clear_bitmap_shift;               /* 18; 6..31 */
+    bool only_migratable;
+} MigrationProperties;
+
+typedef struct MigrationOptions {
+    MigrationParameters p;          /* every member present */
+    bool caps[MIGRATION_CAPABILITY__MAX];
+    MigrationProperties props;
+} MigrationOptions;
+
+/* A deep copy of the store's present values; free with migration_options_free(). */
+MigrationOptions *migration_options_snapshot(MigrationOptionStore *store);
+void migration_options_free(MigrationOptions *o);
+
+MigrationOptionStore *migration_option_store_new(void);
+void migration_option_store_free(MigrationOptionStore *store);
+
+/* Set by migration.c while an outgoing (incoming) migration exists: capabilities are then refused as in qmp.md 3.2. */
+void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The RAM scanner: rounds over the dirty bitmap, and whoever must know when a round ends. */
+#ifndef GODWIT_MIGRATION_RAM_H
+#define GODWIT_MIGRATION_RAM_H
+
+#include "migration/internal-options.h"
+#include "migration/ram-sink.h"
+#include "system/dirty-log.h"
+#include "util/notifier.h"
+
+/*
+ * One outgoing migration's RAM: owned by the migration thread from ram_save_new() to ram_save_free(), except
+ * for the counters, which any thread may read.
+ */
+typedef struct RamSave RamSave;
+
+/* Counters of query-migrate; written by the migration thread and sinks with atomics, read by any thread. */
+typedef struct RamStats {
+    uint64_t normal_pages;
+    uint64_t zero_pages;
+    uint64_t transferred;           /* bytes on every channel */
+    uint64_t multifd_bytes;
+    uint64_t precopy_bytes;
+    uint64_t downtime_bytes;
+    uint64_t remaining_pages;       /* set bits in the bitmap */
+    uint64_t dirty_sync_count;
+    uint64_t dirty_pages_rate;      /* pages/s */
+    uint64_t zero_copy_fallbacks;
+    uint64_t rounds;                /* ends of rounds so far */
+    uint64_t sync_ns;               /* time in dirty_log_sync, in all */
+    uint64_t clear_ns;
+    uint64_t clear_calls;
+    uint64_t last_sync_ns;
+    uint64_t last_round_ns;         /* duration of the last complete round, sync time included */
+    uint64_t last_round_pages;
+    uint64_t xbzrle_bytes, xbzrle_pages, xbzrle_cache_miss, xbzrle_overflow;
+    double xbzrle_cache_miss_rate, xbzrle_encoding_rate;
+} RamStats;
+
+/* @options is the migration's own copy.  All lists stay unchanged until ram_save_free(). */
+RamSave *ram_save_new(RamList *ram, DirtyLog *log, const MigrationOptions *options, GError **errp);
+void ram_save_free(RamSave *s);     /* stops the dirty log, cleans the sink up */
+RamStats *ram_save_stats(RamSave *s);
+const MigrationOptions *ram_save_options(RamSave *s);
+
+/* The sink to use; before ram_save_setup().  Takes ownership. */
+void ram_save_set_sink(RamSave *s, RamSink *sink);
+
+/* Payload of the START section: sets all bits, starts the dirty log, first sync, block list, sink set-up, EOS. */
+bool ram_save_setup(RamSave *s, StreamWriter *w, GError **errp);
+
+/*
+ * Payload of one PART section: sends dirty pages until nothing is dirty in a full
+ * turn (*done is then true), @budget bytes are used up, or about 50 ms have passed;  then flush and EOS.
+ */
+bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, GError **errp);
+
+/* Payload of the END section, vCPUs stopped: last sync unless done, all that remains, complete, EOS. */
+bool ram_save_complete(RamSave *s, StreamWriter *w, GError **errp);
+
+/* Fetches the dirty log into the bitmaps.  @final: vCPUs are stopped; not counted as a pass. */
+bool ram_save_sync(RamSave *s, bool final, GError **errp);
+
+/* Bytes that the bitmap says are still to be sent. */
+uint64_t ram_save_pending(const RamSave *s);
+
+/* ---- the RAM round ---- */
+
+/*
+ * A round is one full scan of all blocks; it ends when the scanner passes the end of the last block and wraps.
+ * A newer version of a page is only ever sent in a later round than the older one, so a sink that reorders
+ * pages needs one barrier, here.  Notifiers run in the migration thread, in order of addition, exactly once per wrap,
+ * with every run of the round handed to the sink and none of the next.  The first failure fails the
+ * migration with that notifier's message.  The @data of the callback is a RamRound.
+ */
+typedef struct RamRound {
+    RamSave *save;
+    StreamWriter *writer;       /* a notifier may write words to the current ram section */
+    uint64_t number;            /* of the round that ended, from 1 */
+    bool last;                  /* vCPUs are stopped: the round of the END section */
+} RamRound;
+
+typedef Notifier RamRoundNotifier;
+
+void ram_round_add_notifier(RamSave *s, RamRoundNotifier *notifier);
+void ram_round_remove_notifier(RamSave *s, RamRoundNotifier *notifier);
+
+#endif

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What all Python tests share: options, programs as fixtures, and VMs that never outlive their test."""
+import os
+import shutil
+import sys
+import tempfile
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(HERE, 'functional'))
+
+from godwit import deadline, programs     # noqa: E402
+from godwit.ram import Ram                # noqa: E402
+from godwit.routes import ROUTES          # noqa: E402
+from godwit.vm import Vm                  # noqa: E402
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup('godwit')
+    group.addoption('--build-dir', default=os.path.join(TOP, 'build'), help='where godwit was built')
+    group.addoption('--prepare-peers', action='store_true', help='fetch QEMU 10.0 and 11.1 if they are not there')
+    group.addoption('--timeout-scale', type=float, default=1.0, help='multiplies every time limit (sanitizers)')
+
+
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'quick: part of the subset that takes less than a minute')
+    deadline.scale = config.getoption('--timeout-scale')
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Each reason for a skip once, with how many tests it cost."""
+    reasons = {}
+    for report in terminalreporter.stats.get('skipped', []):
+        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[text] = reasons.get(text, 0) + 1
+    for text, count in reasons.items():
+        terminalreporter.write_line(f'skipped {count}: {text.removeprefix("Skipped: ")}')
+
+
+def program_or_skip(config, name):
+    """The Program called @name, or a skip that says why."""
+    try:
+        if name == 'godwit':
+            return programs.find_godwit(os.path.abspath(config.getoption('--build-dir')))
+        return programs.find_peer(name, config.getoption('--prepare-peers'))
+    except programs.Missing as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def find_program(pytestconfig):
+    return lambda name: program_or_skip(pytestconfig, name)
+
+
+@pytest.fixture
+def godwit(pytestconfig):
+    return program_or_skip(pytestconfig, 'godwit')
+
+
+@pytest.fixture
+def folder():
+    """A folder with a short path (socket names are limited), removed afterwards."""
+    path = tempfile.mkdtemp(prefix='godwit-')
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def make_ram(folder):
+    """make_ram(size, ...) -> Ram whose file is removed afterwards."""
+    made = []
+
+    def make(size, **kind):
+        made.append(Ram(size, **kind))
+        return made[-1]
+    yield make
+    for ram in made:
+        ram.remove()
+
+
+@pytest.fixture
+def make_vm(folder):
+    """make_vm(program, name, ...) -> Vm, killed and reaped afterwards; a VM that crashed fails the test."""
+    made = []
+
+    def make(program, name, connect=True, **arguments):
+        vm = Vm(program, folder, name, **arguments)
+        made.append(vm)
+        return vm.connect() if connect else vm
+    yield make
+    crashed = []
+    for vm in reversed(made):
+        status = vm.reap()
+        # A status below zero is a signal that this fixture did not send: tests that kill a VM set expect_signal.
+        if status is not None and status < 0 and -status != getattr(vm, 'expect_signal', None):
+            crashed.append(f'{vm} was killed by signal {-status}: {vm.stderr.strip()[-2000:]}')
+    if crashed:
+        pytest.fail('\n'.join(crashed))
+
+
+@pytest.fixture
+def make_route(folder):
+    """make_route(kind, faults=None) -> Route, closed afterwards."""
+    made = []
+
+    def make(kind, faults=None):
+        sub = os.path.join(folder, f'r{len(made)}')
+        os.mkdir(sub)
+        made.append(ROUTES[kind](sub, faults))
+        return made[-1]
+    yield make
+    for route in made:
+        route.close()

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Guest memory that a test can see: files that back RAM blocks, images to put in, and comparison byte for byte."""
+import os
+import random
+import tempfile
+
+PAGE = 4096
+MIB = 1 << 20
+CHUNK = 1 * MIB
+
+
+def folder_for(size):
+    """The folder where a RAM file of @size bytes goes: memory if there is room for several, else the disk."""
+    shared = '/dev/shm'
+    try:
+        room = os.statvfs(shared)
+        if os.access(shared, os.W_OK) and room.f_bavail * room.f_frsize > 4 * size:
+            return shared
+    except OSError:
+        pass
+    return tempfile.gettempdir()
+
+
+def compressible_page(rng, number):
+    """Text-like content: repeats, with a number in it."""
+    line = f'page {number} of guest memory, line %04d; '
+    text = ''.join(line % (rng.randrange(64)) for _ in range(PAGE // len(line) + 2))
+    return text.encode()[:PAGE]
+
+
+def one_byte_page(rng, where):
+    """All zero but for one byte: what a zero test must not miss."""
+    page = bytearray(PAGE)
+    page[where] = rng.randrange(1, 256)
+    return bytes(page)
+
+
+def mixed_chunk(rng, first, count):
+    """@count pages of guest memory from page @first on: runs of zero, random, compressible and nearly zero pages."""
+    pages = []
+    while len(pages) < count:
+        kind = rng.choice(('zero', 'zero', 'random', 'random', 'text', 'edges'))
+        run = rng.choice((1, 2, 3, 7, 63, 64, 65))
+        for _ in range(min(run, count - len(pages))):
+            number = first + len(pages)
+            if kind == 'zero':
+                pages.append(bytes(PAGE))
+            elif kind == 'random':
+                pages.append(number.to_bytes(8, 'little') + rng.randbytes(PAGE - 8))
+            elif kind == 'text':
+                pages.append(compressible_page(rng, number))
+            else:
+                where = (0, 1, 63, 64, PAGE // 2, PAGE - 64, PAGE - 1)[number % 7]
+                pages.append(one_byte_page(rng, where))
+    return b''.join(pages)
+
+
+class Ram:
+    """One RAM block backed by a file (memory-backend-file, share=on)."""
+
+    def __init__(self, size, block='m0', share=True):
+        assert size % PAGE == 0
+        self.size = size
+        self.block = block
+        self.share = share
+        handle, self.path = tempfile.mkstemp(prefix='godwit-ram-', dir=folder_for(size))
+        os.truncate(handle, size)
+        os.close(handle)
+
+    def remove(self):
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+
+    def arguments(self):
+        """Command line of the backend, for godwit and for QEMU."""
+        share = 'on' if self.share else 'off'
+        return ['-object', f'memory-backend-file,id={self.block},size={self.size},'
+                           f'mem-path={self.path},share={share}']
+
+    def open(self):
+        return open(self.path, 'r+b')
+
+    # ---- content ----
+
+    def fill_mixed(self, seed=1):
+        """An image as of a guest that has lived: see mixed_chunk()."""
+        rng = random.Random(seed)
+        with self.open() as f:
+            for start in range(0, self.size, CHUNK):
+                f.write(mixed_chunk(rng, start // PAGE, min(CHUNK, self.size - start) // PAGE))
+        return self
+
+    def fill_bulk(self, zero_share=0.25, seed=1):
+        """
+        A large image made fast, for measurements: the first @zero_share of every 4 MiB is
+        zero, the rest random with the page number in each page.
+        """
+        rng = random.Random(seed)
+        with self.open() as f:
+            for start in range(0, self.size, CHUNK):
+                if (start // CHUNK) % 4 < 4 * zero_share:
+                    continue
+                chunk = bytearray(rng.randbytes(min(CHUNK, self.size - start)))
+                for offset in range(0, len(chunk), PAGE):
+                    chunk[offset:offset + 8] = (start + offset).to_bytes(8, 'little')
+                f.seek(start)
+                f.write(chunk)
+        return self
+
+    def fill(self, byte):
+        """Garbage: every byte is @byte."""
+        with self.open() as f:
+            for start in range(0, self.size, CHUNK):
+                f.write(bytes([byte]) * min(CHUNK, self.size - start))
+        return self
+
+    def write(self, offset, data):
+        with self.open() as f:
+            f.seek(offset)
+            f.write(data)
+
+    def read(self, offset=0, size=None):
+        with open(self.path, 'rb') as f:
+            f.seek(offset)
+            return f.read(self.size if size is None else size)
+
+    def copy(self):
+        """A copy of the present content."""
+        return self.read()
+
+    # ---- comparison ----
+
+    def difference(self, other):
+        """None if @other (a Ram or bytes) holds the same, else a text that tells the first differing byte."""
+        theirs = other if isinstance(other, bytes) else None
+        if self.size != (len(theirs) if theirs is not None else other.size):
+            return 'sizes differ'
+        with open(self.path, 'rb') as a:
+            b = None if theirs is not None else open(other.path, 'rb')
+            try:
+                for start in range(0, self.size, CHUNK):
+                    mine = a.read(CHUNK)
+                    yours = theirs[start:start + CHUNK] if b is None else b.read(CHUNK)
+                    if mine != yours:
+                        return describe_difference(start, mine, yours, self.size)
+            finally:
+                if b is not None:
+                    b.close()
+        return None
+
+    def assert_same(self, other):
+        difference = self.difference(other)
+        assert difference is None, f'guest memory differs: {difference}'
+
+
+def describe_difference(start, a, b, size):
+    """Where two chunks differ first, and in how many pages of the chunk."""
+    pages = [p for p in range(0, len(a), PAGE) if a[p:p + PAGE] != b[p:p + PAGE]]
+    first = next(i for i in range(pages[0], pages[0] + PAGE) if a[i] != b[i])
+    return (f'byte {start + first:#x} (page {(start + first) // PAGE} of {size // PAGE}): '
+            f'{a[first]:#04x} != {b[first]:#04x}; {len(pages)} pages differ in that MiB')
+
+
+class Memfd:
+    """One RAM block in a memfd (memory-backend-memfd), seen through /proc of the process that has it."""
+
+    def __init__(self, size, block='m0', share=True):
+        self.size = size
+        self.block = block
+        self.share = share
+        self.path = None
+
+    def remove(self):
+        pass
+
+    def arguments(self):
+        share = 'on' if self.share else 'off'
+        return ['-object', f'memory-backend-memfd,id={self.block},size={self.size},share={share}']
+
+    def attach(self, pid):
+        """Finds the memfd of process @pid; the content can then be read while that process lives."""
+        folder = f'/proc/{pid}/fd'
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            try:
+                if 'memfd:' in os.readlink(path) and os.stat(path).st_size == self.size:
+                    self.path = path
+                    return self
+            except OSError:
+                continue
+        raise AssertionError(f'process {pid} has no memfd of {self.size} bytes')
+
+    open = Ram.open
+    read = Ram.read
+    write = Ram.write
+    copy = Ram.copy
+    fill = Ram.fill
+    fill_mixed = Ram.fill_mixed
+    difference = Ram.difference
+    assert_same = Ram.assert_same

@@ -181,20 +181,22 @@ static bool fault_act(const Fault *f, GError **errp)
 
 bool fault_point(const char *name, GError **errp)
 {
+    const Fault *due = NULL;
+
     faults_from_environment();
     trace_fault_pass(name);
     if (G_LIKELY(!faults)) {
         return false;
     }
+    /* All entries of this name count, also behind the one that is due. */
     for (guint i = 0; i < faults->len; i++) {
         Fault *f = g_ptr_array_index(faults, i);
 
-        if (strcmp(f->name, name) == 0 && (unsigned)g_atomic_int_add(&f->passes, 1) + 1 == f->pass &&
-            fault_act(f, errp)) {
-            return true;
+        if (strcmp(f->name, name) == 0 && (unsigned)g_atomic_int_add(&f->passes, 1) + 1 == f->pass) {
+            due = f;
         }
     }
-    return false;
+    return due && fault_act(due, errp);
 }
 
 #else /* CONFIG_FAULT_INJECTION */

@@ -17,4 +17,10 @@ bool buffer_is_zero(const void *buf, size_t len);
 /* The name of the implementation in use ("avx512", "avx2", "neon", "scalar"), for logs. */
 const char *buffer_is_zero_name(void);
 
+/*
+ * For tests and benchmarks, with no other thread about: uses implementation @i, counted from 0,
+ * the widest first, if this CPU can; otherwise the choice stays.  False if there is no implementation @i in this build.
+ */
+bool buffer_is_zero_select(unsigned i);
+
 #endif

@@ -17,7 +17,8 @@ typedef struct Reader {
     const uint8_t *data;
     size_t len;
     size_t pos;
-    const char *field;      /* the field whose read did not fit, or NULL */
+    const char *field;      /* the field whose read did not fit or was refused, or NULL */
+    const char *problem;    /* what was wrong with it */
 } Reader;
 
 void reader_init(Reader *r, const void *data, size_t len);

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Bitmaps of 64-bit words, handled in runs. */
+#include "util/bitmap.h"
+
+#include <glib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/*
+ * The three functions that count exist twice on x86-64, where the baseline has no
+ * instruction for it.  INLINE bodies take on the target of the caller.
+ */
+#define INLINE static inline __attribute__((always_inline))
+#ifdef __x86_64__
+#define WITH_POPCNT(name, params, args) \
+    __attribute__((target("popcnt"))) static size_t name##_popcnt params { return name##_body args; } \
+    size_t name params \
+    { \
+        return __builtin_cpu_supports("popcnt") ? name##_popcnt args : name##_body args; \
+    }
+#else
+#define WITH_POPCNT(name, params, args) \
+    size_t name params { return name##_body args; }
+#endif
+
+/* From this size on a bitmap is mapped, so that words never touched cost no memory and freeing gives it back. */
+#define MMAP_THRESHOLD (256 * 1024)
+
+/* The bits of a word from @from up to but without @to; 0 <= from < to <= 64. */
+INLINE uint64_t mask(unsigned from, unsigned to)
+{
+    return (~UINT64_C(0) << from) & (~UINT64_C(0) >> (64 - to));
+}
+
+/* One word of a range: its index and the bits of it that belong to the range. */
+typedef struct WordRange {
+    size_t pos;         /* in bits */
+    size_t end;
+    size_t word;
+    uint64_t bits;
+} WordRange;
+
+INLINE bool word_range_next(WordRange *r)
+{
+    if (r->pos >= r->end) {
+        return false;
+    }
+    unsigned from = r->pos % 64;
+    unsigned n = MIN(64 - from, r->end - r->pos);
+
+    r->word = r->pos / 64;
+    r->bits = mask(from, from + n);
+    r->pos += n;
+    return true;
+}
+
+#define FOREACH_WORD(r, start, count) \
+    for (WordRange r = { .pos = (start), .end = (start) + (count) }; word_range_next(&r);)
+
+static size_t bitmap_bytes(size_t nbits)
+{
+    return BITMAP_WORDS(nbits) * sizeof(uint64_t);
+}
+
+uint64_t *bitmap_new(size_t nbits)
+{
+    size_t bytes = bitmap_bytes(nbits);
+
+    if (bytes < MMAP_THRESHOLD) {
+        return g_malloc0(MAX(bytes, sizeof(uint64_t)));
+    }
+
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED) {
+        g_error("cannot map %zu bytes for a bitmap", bytes);    /* as g_malloc() does */
+    }
+    return map;
+}
+
+void bitmap_free(uint64_t *map, size_t nbits)
+{
+    size_t bytes = bitmap_bytes(nbits);
+
+    if (!map) {
+        return;
+    }
+    if (bytes < MMAP_THRESHOLD) {
+        g_free(map);
+    } else {
+        munmap(map, bytes);
+    }
+}
+
+bool bitmap_test(const uint64_t *map, size_t bit)
+{
+    return map[bit / 64] >> (bit % 64) & 1;
+}
+
+void bitmap_set(uint64_t *map, size_t start, size_t count)
+{
+    FOREACH_WORD(r, start, count) {
+        map[r.word] |= r.bits;
+    }
+}
+
+void bitmap_clear(uint64_t *map, size_t start, size_t count)
+{
+    FOREACH_WORD(r, start, count) {
+        map[r.word] &= ~r.bits;
+    }
+}
+
+/* The first bit at or after @start that differs from the bits of @flip (all zero or all one). */
+INLINE size_t find(const uint64_t *map, size_t start, size_t end, uint64_t flip)
+{
+    if (start >= end) {
+        return end;
+    }
+
+    size_t word = start / 64;
+    size_t n_words = BITMAP_WORDS(end);
+    uint64_t bits = (map[word] ^ flip) & (~UINT64_C(0) << (start % 64));
+
+    while (!bits) {
+        word++;
+        while (word + 4 <= n_words && !((map[word] ^ flip) | (map[word + 1] ^ flip) |
+                                        (map[word + 2] ^ flip) | (map[word + 3] ^ flip))) {
+            word += 4;
+        }
+        if (word >= n_words) {
+            return end;
+        }
+        bits = map[word] ^ flip;
+    }
+    return MIN(word * 64 + __builtin_ctzll(bits), end);
+}
+
+size_t bitmap_find_set(const uint64_t *map, size_t start, size_t end)
+{
+    return find(map, start, end, 0);
+}
+
+size_t bitmap_find_clear(const uint64_t *map, size_t start, size_t end)
+{
+    return find(map, start, end, ~UINT64_C(0));
+}
+
+INLINE size_t bitmap_count_body(const uint64_t *map, size_t start, size_t count)
+{
+    size_t n = 0;
+
+    FOREACH_WORD(r, start, count) {
+        n += __builtin_popcountll(map[r.word] & r.bits);
+    }
+    return n;
+}
+
+WITH_POPCNT(bitmap_count, (const uint64_t *map, size_t start, size_t count), (map, start, count))
+
+/* ORs @bits into @dst at bit @pos; they may straddle two words.  Returns how many became set. */
+INLINE size_t or_bits(uint64_t *dst, size_t pos, uint64_t bits)
+{
+    unsigned shift = pos % 64;
+    uint64_t *d = dst + pos / 64;
+    size_t n = 0;
+
+    if (!bits) {
+        return 0;
+    }
+    n = __builtin_popcountll((bits << shift) & ~d[0]);
+    d[0] |= bits << shift;
+    if (shift && bits >> (64 - shift)) {
+        n += __builtin_popcountll((bits >> (64 - shift)) & ~d[1]);
+        d[1] |= bits >> (64 - shift);
+    }
+    return n;
+}
+
+INLINE size_t bitmap_or_body(uint64_t *dst, size_t dst_start,
+                             const uint64_t *src, size_t src_start, size_t count)
+{
+    size_t n = 0;
+
+    FOREACH_WORD(r, src_start, count) {
+        uint64_t bits = src[r.word] & r.bits;
+        unsigned low = __builtin_ctzll(r.bits);
+
+        n += or_bits(dst, dst_start + (r.word * 64 + low - src_start), bits >> low);
+    }
+    return n;
+}
+
+WITH_POPCNT(bitmap_or,
+            (uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count),
+            (dst, dst_start, src, src_start, count))
+
+/*
+ * All atomic changes are read-modify-write operations, full words too.  A plain store of all ones
+ * would end the release sequence of another thread that has set bits of
+ * this word before: who fetches them would then not be sure to see what that thread had written.
+ */
+void bitmap_set_atomic(uint64_t *map, size_t start, size_t count)
+{
+    FOREACH_WORD(r, start, count) {
+        __atomic_fetch_or(&map[r.word], r.bits, __ATOMIC_RELEASE);
+    }
+}
+
+void bitmap_clear_atomic(uint64_t *map, size_t start, size_t count)
+{
+    FOREACH_WORD(r, start, count) {
+        __atomic_fetch_and(&map[r.word], ~r.bits, __ATOMIC_ACQ_REL);
+    }
+}
+
+INLINE size_t bitmap_fetch_clear_or_body(uint64_t *dst, size_t dst_start,
+                                         uint64_t *src, size_t src_start, size_t count)
+{
+    size_t n = 0;
+
+    FOREACH_WORD(r, src_start, count) {
+        /* A bit that this look misses is one that was set later: the next fetch finds it. */
+        if (!(__atomic_load_n(&src[r.word], __ATOMIC_RELAXED) & r.bits)) {
+            continue;
+        }
+        uint64_t bits = __atomic_fetch_and(&src[r.word], ~r.bits, __ATOMIC_ACQUIRE) & r.bits;
+        unsigned low = __builtin_ctzll(r.bits);
+
+        n += or_bits(dst, dst_start + (r.word * 64 + low - src_start), bits >> low);
+    }
+    return n;
+}
+
+WITH_POPCNT(bitmap_fetch_clear_or,
+            (uint64_t *dst, size_t dst_start, uint64_t *src, size_t src_start, size_t count),
+            (dst, dst_start, src, src_start, count))

@@ -5,7 +5,7 @@ import argparse
 import re
 import sys
 
-EVENT = re.compile(r'([a-z][a-z0-9_]*)\((.*?)\)\s+(".*")$')
+EVENT = re.compile(r'([a-z][a-z0-9_]*)\((.*?)\)\s+(".*)$')
 ARGUMENT = re.compile(r'(.*?[\s*])([A-Za-z_][A-Za-z0-9_]*)$')
 FORMAT = re.compile(r'("([^"\\]|\\.)*"|\s+|PRI[diouxX](8|16|32|64|MAX|PTR))+$')
 TYPES = {

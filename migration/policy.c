@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Migration policy as pure functions. */
+#include "policy.h"
+
+#include <glib.h>
+
+/* Two periods in a row may be an accident of where the scan stands; the second high one counts. */
+#define THROTTLE_HIGH_PERIODS 2
+#define THROTTLE_PERIOD_US (1000 * 1000)
+
+PolicyStep policy_next_step(const PolicyState *state)
+{
+    if (state->pending > state->threshold) {
+        return state->sync_due && !state->exact ? POLICY_SYNC : POLICY_ITERATE;
+    }
+    if (!state->exact) {
+        return POLICY_SYNC;
+    }
+    if (state->switchover_allowed) {
+        return POLICY_COMPLETE;
+    }
+    return state->pending ? POLICY_ITERATE : POLICY_WAIT;
+}
+
+void policy_window_start(PolicyWindow *w, int64_t now_us, uint64_t bytes, uint64_t pages)
+{
+    w->start_us = now_us;
+    w->start_bytes = bytes;
+    w->start_pages = pages;
+}
+
+bool policy_window_update(PolicyWindow *w, int64_t now_us, uint64_t bytes, uint64_t pages)
+{
+    int64_t us = now_us - w->start_us;
+    if (us < POLICY_WINDOW_MS * 1000) {
+        return false;
+    }
+    double sent = (double)(bytes - w->start_bytes);
+    w->bytes_per_ms = sent * 1000 / (double)us;
+    w->mbps = sent * 8 / (double)us;    /* bits per microsecond */
+    w->pages_per_second = (double)(pages - w->start_pages) * 1e6 / (double)us;
+    policy_window_start(w, now_us, bytes, pages);
+    return true;
+}
+
+uint64_t policy_window_budget(uint64_t max_bandwidth)
+{
+    if (max_bandwidth == 0) {
+        return UINT64_MAX;
+    }
+    return MAX(max_bandwidth / (1000 / POLICY_WINDOW_MS), 1);
+}
+
+double policy_expected_bandwidth(const PolicyWindow *w, uint64_t avail_switchover)
+{
+    return avail_switchover ? (double)avail_switchover / 1000 : w->bytes_per_ms;
+}
+
+uint64_t policy_threshold(double bytes_per_ms, uint64_t downtime_limit_ms)
+{
+    double bytes = bytes_per_ms * (double)downtime_limit_ms;
+    return bytes >= (double)INT64_MAX ? INT64_MAX : (uint64_t)bytes;
+}
+
+int64_t policy_expected_downtime(uint64_t dirty_bytes, double bytes_per_ms)
+{
+    if (bytes_per_ms <= 0) {
+        return INT64_MAX;
+    }
+    double ms = (double)dirty_bytes / bytes_per_ms;
+    return ms >= (double)INT64_MAX ? INT64_MAX : (int64_t)ms;
+}
+
+void throttle_start(ThrottleState *t, int64_t now_us, uint64_t sent)
+{
+    *t = (ThrottleState){ .period_start_us = now_us, .period_sent = sent };
+}
+
+static unsigned next_percent(const ThrottleState *t, const ThrottleLimits *limits, double allowed)
+{
+    if (t->percent == 0) {
+        return MIN(limits->initial, limits->max);
+    }
+    unsigned step = limits->increment;
+    if (limits->tailslow) {
+        /* Dirtying is taken to be proportional to the share of time that the vCPUs run. */
+        double share = 100.0 - t->percent;
+        double balanced = share * allowed / (double)t->dirtied;
+        step = MIN(step, (unsigned)(share - balanced));
+    }
+    return MIN(t->percent + step, limits->max);
+}
+
+bool throttle_after_sync(ThrottleState *t, const ThrottleLimits *limits, int64_t now_us, uint64_t dirtied,
+                         uint64_t sent)
+{
+    t->dirtied += dirtied;
+    if (now_us - t->period_start_us <= THROTTLE_PERIOD_US) {
+        return false;
+    }
+    unsigned before = t->percent;
+    double allowed = (double)(sent - t->period_sent) * limits->trigger_threshold / 100;
+    if ((double)t->dirtied > allowed && ++t->high_periods >= THROTTLE_HIGH_PERIODS) {
+        t->high_periods = 0;
+        t->percent = next_percent(t, limits, allowed);
+    }
+    t->period_start_us = now_us;
+    t->period_sent = sent;
+    t->dirtied = 0;
+    return t->percent != before;
+}

@@ -35,6 +35,8 @@ bool stream_writer_seek(StreamWriter *w, uint64_t offset, GError **errp);
 const GError *stream_writer_error(const StreamWriter *w);
 /* Makes the writer fail with @error (copied) unless it has failed before. */
 void stream_writer_set_error(StreamWriter *w, const GError *error);
+/* True while nothing has failed; else false, and @errp (may be NULL) is a copy of the sticky error. */
+bool stream_writer_check(const StreamWriter *w, GError **errp);
 
 /*
  * StreamReader: a bounded reader that blocks.  Like Reader, the first failure sticks: later gets return
@@ -64,9 +66,41 @@ size_t stream_buffered(StreamReader *r, const uint8_t **data);
  */
 bool stream_get_direct(StreamReader *r, void *buf, size_t len);
 
+/*
+ * The faster path: equal-sized records that follow each other, each an 8-byte word and a body, where the next
+ * word can be guessed.  The word before body i is expected to be @word + i * @body (big-endian on the wire).  The word
+ * of body 0 has been taken already.  Body i goes to @dest + i * @body.
+ */
+typedef struct StreamRun {
+    uint8_t *dest;
+    size_t body;            /* bytes of one body */
+    size_t max;             /* bodies that may be written at @dest, at least 1 */
+    size_t window;          /* how many bodies beyond the sure one to read ahead at first; grows with success */
+    uint64_t word;
+    size_t touched;         /* result: bodies that were written to, rightly or not; >= the number taken */
+} StreamRun;
+
+/* The widest read-ahead, in bytes of bodies. */
+#define STREAM_RUN_WINDOW (1024 * 1024)
+
+/*
+ * Takes one body and as many more as follow as guessed, at most @max, with as few copies as can be.  Returns their
+ * number, 0 on failure.  Where the guess was wrong, the bytes that went to the wrong place have been moved to the internal
+ * buffer, to be parsed next; bodies [number, touched) then hold rubbish, which the caller must put right.  So @max must not reach a
+ * body whose present content is still needed.  With @max 1 nothing is guessed.
+ */
+size_t stream_get_run(StreamReader *r, StreamRun *run);
+
 uint64_t stream_reader_total(const StreamReader *r);    /* bytes consumed: offset in the stream */
 bool stream_reader_ok(const StreamReader *r);
 const GError *stream_reader_error(const StreamReader *r);
 void stream_reader_set_error(StreamReader *r, const GError *error);     /* copied; first one sticks */
+/* True while nothing has failed; else false, and @errp (may be NULL) is a copy of the sticky error. */
+bool stream_reader_check(const StreamReader *r, GError **errp);
+/* Position in a seekable file, from its start: what was read ahead is dropped. */
+bool stream_reader_seek(StreamReader *r, uint64_t offset, GError **errp);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(StreamWriter, stream_writer_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(StreamReader, stream_reader_free)
 
 #endif

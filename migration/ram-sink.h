@@ -58,6 +58,13 @@ struct RamSink {
  */
 typedef struct RamSourceOps {
     const char *name;
+    /* Page records (ZERO, PAGE, XBZRLE) in the main stream are an error: every page comes another way. */
+    bool no_stream_pages;
+    /*
+     * Only the load thread writes to guest memory.  The reader may then write ahead of what it has seen
+     * into pages that have not arrived yet.
+     */
+    bool exclusive;
     /* START section, after the block's name, length (and address): read what the sink's setup_block wrote. */
     bool (*setup_block)(RamSource *s, StreamReader *r, RAMBlock *block, GError **errp);
     /* The EOS word of a section of @type (START, PART or END). */

@@ -51,18 +51,63 @@ bool ram_save_setup(RamSave *s, StreamWriter *w, GError **errp);
 
 /*
  * Payload of one PART section: sends dirty pages until nothing is dirty in a full
- * turn (*done is then true), @budget bytes are used up, or about 50 ms have passed;  then flush and EOS.
+ * turn (*done is then true), @budget bytes are used up (UINT64_MAX: no limit), or about 50 ms have passed;  then flush
+ * and EOS.  If anything is dirty, at least one page is sent.
  */
 bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, GError **errp);
 
 /* Payload of the END section, vCPUs stopped: last sync unless done, all that remains, complete, EOS. */
 bool ram_save_complete(RamSave *s, StreamWriter *w, GError **errp);
 
-/* Fetches the dirty log into the bitmaps.  @final: vCPUs are stopped; not counted as a pass. */
+/*
+ * Fetches the dirty log into the bitmaps.  @final: vCPUs are stopped; not counted as a pass, and ram_save_complete()
+ * will not do it again.
+ */
 bool ram_save_sync(RamSave *s, bool final, GError **errp);
 
 /* Bytes that the bitmap says are still to be sent. */
 uint64_t ram_save_pending(const RamSave *s);
+
+/*
+ * Adds to stats.transferred what @w, the main stream, has taken since the last call.  The functions
+ * above do so themselves; call it once more when all is written.  Sinks add what they send elsewhere.
+ */
+void ram_save_account_stream(RamSave *s, const StreamWriter *w);
+
+/* True in the END section: vCPUs are stopped, each page is sent for the last time. */
+bool ram_save_last_stage(const RamSave *s);
+
+/* A new value of xbzrle-cache-size for a running migration, in bytes.  Any thread. */
+void ram_save_set_xbzrle_cache_size(RamSave *s, uint64_t bytes);
+uint64_t ram_save_xbzrle_cache_size(const RamSave *s);
+
+/* For counters in RamStats: one writer each, any reader. */
+static inline void ram_stats_add(uint64_t *counter, uint64_t n)
+{
+    __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline void ram_stats_set(uint64_t *counter, uint64_t value)
+{
+    __atomic_store_n(counter, value, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t ram_stats_get(const uint64_t *counter)
+{
+    return __atomic_load_n(counter, __ATOMIC_RELAXED);
+}
+
+static inline void ram_stats_set_rate(double *rate, double value)
+{
+    __atomic_store(rate, &value, __ATOMIC_RELAXED);
+}
+
+static inline double ram_stats_get_rate(const double *rate)
+{
+    double value;
+    __atomic_load(rate, &value, __ATOMIC_RELAXED);
+    return value;
+}
 
 /* ---- the RAM round ---- */
 
@@ -72,12 +117,19 @@ uint64_t ram_save_pending(const RamSave *s);
  * pages needs one barrier, here.  Notifiers run in the migration thread, in order of addition, exactly once per wrap,
  * with every run of the round handed to the sink and none of the next.  The first failure fails the
  * migration with that notifier's message.  The @data of the callback is a RamRound.
+ *
+ * In PART sections the scanner wraps when it has passed the last dirty page and dirty ones remain before its position,
+ * and when nothing is dirty any more: the clean rest of the turn is not scanned, but the round ends.  A turn in which no page was sent
+ * is no round.  In the END section the round that is running goes on; if dirty pages remain before its
+ * position, it ends as always (@last false) and one more round sends them.  When all is sent, the END section ends its round with
+ * @last true: exactly one such call in a migration, even if END held no page; then RamSinkOps.complete is called.
+ * So every run is followed by the end of its round before complete.
  */
 typedef struct RamRound {
     RamSave *save;
     StreamWriter *writer;       /* a notifier may write words to the current ram section */
     uint64_t number;            /* of the round that ended, from 1 */
-    bool last;                  /* vCPUs are stopped: the round of the END section */
+    bool last;                  /* the last round of the END section: no page follows */
 } RamRound;
 
 typedef Notifier RamRoundNotifier;

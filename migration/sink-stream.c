@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Pages in the main stream: PAGE, ZERO and XBZRLE records. */
+
+/*
+ * Without XBZRLE a page is tested for zero and pointed at: nothing is copied.  The guest may write to it until
+ * the kernel has read it; such a write is logged, and the page will be sent again.
+ *
+ * With XBZRLE, from the end of the first round on, a page is copied once, and that copy is what is compared, sent and kept:
+ * the cache must hold exactly what the peer got.
+ */
+#include <string.h>
+
+#include "migration/ram-wire.h"
+#include "migration/ram.h"
+#include "migration/xbzrle.h"
+#include "util/buffer-is-zero.h"
+
+/* Bytes of an XBZRLE record before the encoded data: encoding, length. */
+#define XBZRLE_HEADER 3
+
+typedef struct StreamSink {
+    RamSink base;
+    RamSave *save;
+    RamStats *stats;
+    const RAMBlock *last_block;     /* named in the stream last */
+    bool detect_zero;
+    bool wants_xbzrle;              /* the capability */
+    XbzrleCache *cache;             /* NULL until the first round has ended */
+    GArray *base_pages;             /* of uint64_t, by block index: pages in all blocks before */
+    uint64_t total_pages;
+    RamRoundNotifier round_end;
+    uint8_t page[TARGET_PAGE_SIZE];
+    uint8_t encoded[XBZRLE_MAX_ENCODED];
+} StreamSink;
+
+/* What a run has cost and held. */
+typedef struct RunCount {
+    uint64_t bytes;
+    uint64_t normal;
+    uint64_t zero;
+} RunCount;
+
+static void put_word(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t word, RunCount *n)
+{
+    if (G_LIKELY(block == s->last_block)) {
+        stream_put_be64(w, word | RAM_FLAG_CONTINUE);
+        n->bytes += sizeof(word);
+        return;
+    }
+    stream_put_be64(w, word);
+    stream_put_counted_string(w, block->idstr);
+    n->bytes += sizeof(word) + 1 + strlen(block->idstr);
+    s->last_block = block;
+}
+
+static void put_zero(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+{
+    put_word(s, w, block, offset | RAM_FLAG_ZERO, n);
+    stream_put_u8(w, 0);
+    n->bytes += 1;
+    n->zero++;
+}
+
+static void put_page_header(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+{
+    put_word(s, w, block, offset | RAM_FLAG_PAGE, n);
+    n->bytes += TARGET_PAGE_SIZE;
+    n->normal++;
+}
+
+static void put_plain_run(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t first, uint64_t count,
+                          RunCount *n)
+{
+    uint64_t offset = first << TARGET_PAGE_BITS;
+    uint64_t end = (first + count) << TARGET_PAGE_BITS;
+
+    for (; offset < end; offset += TARGET_PAGE_SIZE) {
+        const uint8_t *page = block->host + offset;
+        if (s->detect_zero && buffer_is_zero(page, TARGET_PAGE_SIZE)) {
+            put_zero(s, w, block, offset, n);
+        } else {
+            put_page_header(s, w, block, offset, n);
+            stream_put_nocopy(w, page, TARGET_PAGE_SIZE);
+        }
+    }
+}
+
+/* ---- XBZRLE ---- */
+
+/* A number for each page of the guest, for the cache: its position in the block list. */
+static uint64_t page_number(const StreamSink *s, const RAMBlock *block, uint64_t offset)
+{
+    return g_array_index(s->base_pages, uint64_t, block->index) + (offset >> TARGET_PAGE_BITS);
+}
+
+/* Sends s->page as it is.  Copied, for the buffer is used again before the stream is flushed. */
+static void put_copied_page(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+{
+    put_page_header(s, w, block, offset, n);
+    stream_put(w, s->page, TARGET_PAGE_SIZE);
+}
+
+static void put_encoded(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, size_t len,
+                        RunCount *n)
+{
+    put_word(s, w, block, offset | RAM_FLAG_XBZRLE, n);
+    stream_put_u8(w, RAM_XBZRLE_ENCODING);
+    stream_put_be16(w, len);
+    stream_put(w, s->encoded, len);
+    n->bytes += XBZRLE_HEADER + len;
+    ram_stats_add(&s->stats->xbzrle_bytes, XBZRLE_HEADER + len);
+}
+
+static void put_cached_page(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, uint8_t *cached,
+                            RunCount *n)
+{
+    int len = xbzrle_encode(cached, s->page, s->encoded);
+
+    ram_stats_add(&s->stats->xbzrle_pages, 1);
+    if (len == 0) {
+        return;
+    }
+    if (len == XBZRLE_OVERFLOW) {
+        ram_stats_add(&s->stats->xbzrle_overflow, 1);
+        ram_stats_add(&s->stats->xbzrle_bytes, TARGET_PAGE_SIZE);
+        put_copied_page(s, w, block, offset, n);
+    } else {
+        put_encoded(s, w, block, offset, len, n);
+    }
+    if (!ram_save_last_stage(s->save)) {
+        memcpy(cached, s->page, TARGET_PAGE_SIZE);
+    }
+}
+
+static void put_xbzrle_page(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+{
+    bool last = ram_save_last_stage(s->save);
+    uint64_t generation = ram_stats_get(&s->stats->dirty_sync_count);
+    uint64_t number = page_number(s, block, offset);
+
+    memcpy(s->page, block->host + offset, TARGET_PAGE_SIZE);
+    if (s->detect_zero && buffer_is_zero(s->page, TARGET_PAGE_SIZE)) {
+        put_zero(s, w, block, offset, n);
+        if (!last) {
+            xbzrle_cache_insert(s->cache, number, s->page, generation);
+        }
+        return;
+    }
+    uint8_t *cached = xbzrle_cache_lookup(s->cache, number, generation);
+    if (cached) {
+        put_cached_page(s, w, block, offset, cached, n);
+        return;
+    }
+    ram_stats_add(&s->stats->xbzrle_cache_miss, 1);
+    if (!last) {
+        xbzrle_cache_insert(s->cache, number, s->page, generation);
+    }
+    put_copied_page(s, w, block, offset, n);
+}
+
+static bool put_xbzrle_run(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t first, uint64_t count,
+                           RunCount *n, GError **errp)
+{
+    if (!xbzrle_cache_resize(s->cache, ram_save_xbzrle_cache_size(s->save), errp)) {
+        return false;
+    }
+    for (uint64_t i = first; i < first + count; i++) {
+        put_xbzrle_page(s, w, block, i << TARGET_PAGE_BITS, n);
+    }
+    return true;
+}
+
+/* The first round has sent every page; from now on there is something to compare with. */
+static bool stream_round_end(Notifier *notifier, void *data, GError **errp)
+{
+    StreamSink *s = (StreamSink *)((char *)notifier - G_STRUCT_OFFSET(StreamSink, round_end));
+
+    s->cache = xbzrle_cache_new(ram_save_xbzrle_cache_size(s->save), errp);
+    if (!s->cache) {
+        return false;
+    }
+    ram_round_remove_notifier(s->save, &s->round_end);
+    return true;
+}
+
+/* ---- the sink ---- */
+
+static bool stream_setup_block(RamSink *sink, StreamWriter *w, RAMBlock *block, GError **errp)
+{
+    StreamSink *s = (StreamSink *)sink;
+
+    g_assert(s->base_pages->len == block->index);
+    g_array_append_val(s->base_pages, s->total_pages);
+    s->total_pages += ramblock_pages(block);
+    return true;
+}
+
+static bool stream_setup(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    StreamSink *s = (StreamSink *)sink;
+
+    if (s->wants_xbzrle) {
+        ram_round_add_notifier(s->save, &s->round_end);
+    }
+    return true;
+}
+
+static bool stream_send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, uint64_t first, uint64_t count,
+                            uint64_t *bytes, GError **errp)
+{
+    StreamSink *s = (StreamSink *)sink;
+    RunCount n = { 0 };
+
+    if (!s->cache) {
+        put_plain_run(s, w, block, first, count, &n);
+    } else if (!put_xbzrle_run(s, w, block, first, count, &n, errp)) {
+        return false;
+    }
+    *bytes = n.bytes;
+    ram_stats_add(&s->stats->normal_pages, n.normal);
+    ram_stats_add(&s->stats->zero_pages, n.zero);
+    return stream_writer_check(w, errp);
+}
+
+/* The section's owner flushes the stream after the footer. */
+static bool stream_sink_flush(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    return true;
+}
+
+static bool stream_complete(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    return true;
+}
+
+static void stream_cleanup(RamSink *sink)
+{
+    StreamSink *s = (StreamSink *)sink;
+
+    ram_round_remove_notifier(s->save, &s->round_end);
+    xbzrle_cache_free(s->cache);
+    g_array_unref(s->base_pages);
+    g_free(s);
+}
+
+static const RamSinkOps stream_sink_ops = {
+    .name = "stream",
+    .setup_block = stream_setup_block,
+    .setup = stream_setup,
+    .send_run = stream_send_run,
+    .flush = stream_sink_flush,
+    .complete = stream_complete,
+    .cleanup = stream_cleanup,
+};
+
+RamSink *ram_sink_stream_new(struct RamSave *save)
+{
+    const MigrationOptions *options = ram_save_options(save);
+    StreamSink *s = g_new0(StreamSink, 1);
+
+    s->base.ops = &stream_sink_ops;
+    s->save = save;
+    s->stats = ram_save_stats(save);
+    s->detect_zero = options->p.zero_page_detection != ZERO_PAGE_DETECTION_NONE;
+    s->wants_xbzrle = options->caps[MIGRATION_CAPABILITY_XBZRLE];
+    s->base_pages = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    s->round_end.notify = stream_round_end;
+    return &s->base;
+}

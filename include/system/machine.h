@@ -12,10 +12,12 @@ typedef struct Machine Machine;
 
 /*
  * Who runs the vCPUs.  Filled in by accel/.  Machine none has no vCPUs and no ops.
- * pause and resume are called with the run state lock held, never both at once.
+ * pause, resume and reset are called with the run state lock held, one at a time, by any thread that is not a
+ * vCPU.  A vCPU therefore cannot change the run state itself: it has another thread do it (an idle callback in the
+ * main loop) and goes on to where it acknowledges.
  */
 typedef struct CpuOps {
-    /* Start the vCPU threads; they begin paused.  Main thread. */
+    /* Start the vCPU threads; they begin paused.  Main thread, from machine_init(). */
     bool (*create)(Machine *m, GError **errp);
     /* Let every vCPU run. */
     void (*resume)(Machine *m);
@@ -25,7 +27,7 @@ typedef struct CpuOps {
     void (*throttle)(Machine *m, unsigned percent);
     /* Reset the guest; vCPUs are paused. */
     void (*reset)(Machine *m);
-    /* End the threads and free. */
+    /* End the threads and free.  Also when create has failed or was never called.  Main thread. */
     void (*destroy)(Machine *m);
 } CpuOps;
 
@@ -39,7 +41,11 @@ typedef struct MachineType {
     bool (*init)(Machine *m, GError **errp);
 } MachineType;
 
-/* Told of every change of run state, in the thread that made it, after the lock is dropped. */
+/*
+ * Told of every change of run state when it is complete, in the thread that made it.  All listeners hear of one change
+ * before any hears of the next, and in the order in which the changes were made: other threads that want to change
+ * the state wait meanwhile, so a listener must not wait for them.  It may change the state itself.
+ */
 typedef void (*RunStateFunc)(Machine *m, RunState old_state, RunState new_state, void *opaque);
 
 struct Machine {
@@ -73,11 +79,20 @@ GPtrArray *machine_type_list(void);     /* of const MachineType *; free with g_p
 Machine *machine_new(const MachineType *type, bool incoming);
 void machine_free(Machine *m);
 
-/* ---- run state: any thread; one lock inside; each step checked against a table of allowed steps ---- */
+/* Once the memory is there: the type's init, then its vCPUs, paused.  On failure only machine_free() makes sense. */
+bool machine_init(Machine *m, GError **errp);
+
+/*
+ * ---- run state: any thread but a vCPU; one lock inside; each step checked against a table of allowed steps ----
+ *
+ * A step from a state to itself succeeds, changes nothing and is told to nobody.  A refused step changes nothing and is
+ * a GODWIT_ERROR_STATE.
+ */
 
 RunState machine_run_state(const Machine *m);
 bool machine_is_running(const Machine *m);      /* vCPUs are (to be) running */
 
+/* Listeners stay until the machine is freed. */
 void machine_add_run_state_listener(Machine *m, RunStateFunc func, void *opaque);
 
 /*
@@ -93,14 +108,24 @@ bool machine_start(Machine *m, GError **errp);
 /* A step between two stopped states (inmigrate -> paused, finish-migrate -> postmigrate, ...). */
 bool machine_set_run_state(Machine *m, RunState to, GError **errp);
 
-/* system_reset: vCPUs paused, reset, and running again if they were; a stopped guest becomes prelaunch. */
+/*
+ * system_reset: vCPUs paused, reset, and running again if they were; a stopped guest becomes prelaunch.  In inmigrate
+ * nothing happens: the stream says what the guest will be.  Refused while a migration or a snapshot is being finished.
+ */
 bool machine_reset(Machine *m, GError **errp);
 
-/* Guest memory access by physical address for -qtest and the monitor; writes are marked in the dirty log. */
+/*
+ * Guest memory access by physical address for -qtest and the monitor; writes are marked in the dirty log.  A
+ * range may span adjacent blocks; if a part of it is not memory (or is read-only, for a write), nothing is moved.
+ */
 bool machine_memory_write(Machine *m, uint64_t gpa, const void *buf, uint64_t len, GError **errp);
 bool machine_memory_read(Machine *m, uint64_t gpa, void *buf, uint64_t len, GError **errp);
 
-/* Nanoseconds that the guest has been running; saved and restored as section "timer". */
+/* Nanoseconds that the guest has been running; saved and restored as section "timer".  Any thread. */
 int64_t machine_clock_ns(const Machine *m);
+/* -qtest: the clock is @ns from now on. */
+void machine_clock_set_ns(Machine *m, int64_t ns);
+/* Registers section "timer", version 2 as QEMU has it.  For a type's init. */
+void machine_add_timer_section(Machine *m);
 
 #endif

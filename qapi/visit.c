@@ -327,7 +327,22 @@ bool qapi_from_json(const QapiTypeInfo *info, json_t *json, const char *path, vo
 {
     Place place = { .name = path };
 
+    if (!json) {
+        json_t *empty = json_object();
+        bool ok = value_from_json(info, empty, &place, out, errp);
+
+        json_decref(empty);
+        return ok;
+    }
     return value_from_json(info, json, &place, out, errp);
+}
+
+bool qapi_no_arguments(json_t *args, GError **errp)
+{
+    static const Expected nothing = { .count = 0 };
+    Place place = { .name = "" };
+
+    return no_others(args, &place, &nothing, errp);
 }
 
 /* ---- to JSON ---- */

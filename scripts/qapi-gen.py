@@ -8,11 +8,11 @@ import sys
 sys.dont_write_bytecode = True      # the source tree stays as it is
 
 # pylint: disable=wrong-import-position
-from qapi import types, visit
+from qapi import commands, events, introspect, options, reference, types, visit
 from qapi.schema import Schema
 from qapi.source import SchemaError
 
-GENERATORS = (types, visit)
+GENERATORS = (types, visit, commands, events, introspect, options, reference)
 
 
 def main():

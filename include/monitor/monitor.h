@@ -8,6 +8,8 @@
 #include "system/chardev.h"
 #include "system/machine.h"
 
+#include <jansson.h>
+
 /* What the commands act upon; one per process, owned by vmm/, passed to every handler. */
 typedef struct MonitorContext {
     Machine *machine;
@@ -31,7 +33,7 @@ void monitor_context_init(MonitorContext *ctx);
 void monitor_context_cleanup(MonitorContext *ctx);
 
 /* Queues an event to all negotiated QMP monitors.  Any thread; @data is taken over, may be NULL. */
-void monitor_event(MonitorContext *ctx, const char *name, struct json_t *data);
+void monitor_event(MonitorContext *ctx, const char *name, json_t *data);
 
 /* Runs one HMP line as human-monitor-command does; the caller frees the text. */
 char *monitor_hmp_command(MonitorContext *ctx, const char *line);

@@ -14,9 +14,12 @@ json_t *qapi_to_json(const QapiTypeInfo *info, const void *value);
 
 /*
  * Builds a value of pointer type @info from @json.  @path is what stands before the member names in
- * messages: "" for the arguments of a command, "channels[0]" for an element.  On failure *@out is
+ * messages: "" for the arguments of a command, "channels[0]" for an element.  NULL as @json counts as {}.  On failure *@out is
  * untouched and the error is of code GODWIT_ERROR_INVALID.
  */
 bool qapi_from_json(const QapiTypeInfo *info, json_t *json, const char *path, void **out, GError **errp);
+
+/* For a command without arguments: @args must be NULL or an empty object. */
+bool qapi_no_arguments(json_t *args, GError **errp);
 
 #endif

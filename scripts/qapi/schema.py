@@ -210,7 +210,7 @@ class Command:
         self.where = where
         self.arg = arg                  # Struct, Union or None
         self.returns = returns          # Type or None
-        self.flags = flags              # the true ones of allow-oob, allow-preconfig, monitor; 'gen' if false
+        self.flags = flags              # the true ones of allow-oob, allow-preconfig, monitor
         self.features = ()
         self.doc = None
 
@@ -237,7 +237,7 @@ KEYS = {
     'struct': ({'data'}, {'base', 'features', 'option-table'}),
     'union': ({'base', 'discriminator', 'data'}, {'features'}),
     'alternate': ({'data'}, {'features'}),
-    'command': (set(), {'data', 'returns', 'features', 'allow-oob', 'allow-preconfig', 'monitor', 'gen'}),
+    'command': (set(), {'data', 'returns', 'features', 'allow-oob', 'allow-preconfig', 'monitor'}),
     'event': (set(), {'data', 'features'}),
 }
 HMP_CLASSES = ('int', 'size', 'mib', 'bool', 'word', 'none')
@@ -444,19 +444,14 @@ class Schema:
     def _make_command(self, expression, what):
         value = expression.value
         flags = {key for key in ('allow-oob', 'allow-preconfig', 'monitor') if self._flag(value, key, what)}
-        if value.get('gen', True) is not True:
-            self._false(value, 'gen', what)
-            flags.add('gen')
         arg = self._arguments(expression, what)
         returns = None
         if 'returns' in value:
             returns = self._type(value['returns'], what + " 'returns'", value.key_where['returns'])
-        if 'gen' not in flags:
-            if arg and arg.schema_only:
-                raise SchemaError(value.where, f"{what} takes a value of type 'any' and so needs 'gen': false")
-            if returns and returns.schema_only and returns.name != 'any':
-                raise SchemaError(value.where, f"{what} returns a value of type 'any' inside another "
-                                               "and so needs 'gen': false")
+        if returns and not returns.is_pointer:
+            raise SchemaError(value.key_where['returns'], f"{what} 'returns' must be an object, a list or a string")
+        if arg and arg.schema_only:
+            raise SchemaError(value.where, f"{what} cannot take a value of type 'any'")
         command = Command(expression.name, value.module, value.where, arg, returns, flags)
         self.commands[command.name] = command
         return command
@@ -504,11 +499,6 @@ class Schema:
         if value.get(key, True) is not True:
             raise SchemaError(value.key_where[key], f"{what}: '{key}' may only be true")
         return key in value
-
-    @staticmethod
-    def _false(value, key, what):
-        if value[key] is not False:
-            raise SchemaError(value.key_where[key], f"{what}: '{key}' may only be false")
 
     @staticmethod
     def _features(value, what):

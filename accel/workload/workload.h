@@ -81,7 +81,9 @@ typedef struct WorkloadVcpu {
     Workload *w;
     unsigned index;
     GThread *thread;
-    WorkloadRegisters regs;     /* the thread's; others touch it only while the vCPU is stopped */
+    /* The thread's; others touch it only while the vCPU is stopped.  errors: also under w->lock, for a
+     * vCPU may sweep while it is stopped. */
+    WorkloadRegisters regs;
 
     uint64_t first_page;        /* of guest RAM: where the version table begins */
     uint64_t table_pages;
@@ -98,8 +100,13 @@ typedef struct WorkloadVcpu {
     uint64_t sweep_cursor;      /* data pages below it are checked */
     uint64_t sweep_sum;
 
-    bool stopped;               /* under w->lock: has acknowledged the pause */
-    uint64_t sweeps_done;       /* under w->lock */
+    /* Under w->lock. */
+    bool stopped;               /* has acknowledged the pause */
+    uint64_t sweeps_started;
+    uint64_t sweeps_done;
+    WorkloadRegisters wire;     /* the registers as they travel */
+
+    unsigned seen;              /* w->generation when this thread last looked at what is wanted */
 
     /* Rate and throttle accounting, the thread's. */
     int64_t rate_start_us;
@@ -117,13 +124,13 @@ struct Workload {
     GCond acknowledged;         /* from the vCPUs */
     bool run;                   /* lock */
     bool quit;                  /* lock */
-    bool arriving;              /* lock: memory is not the guest's yet */
     uint64_t sweeps_wanted;     /* lock: number of sweeps ever asked of every vCPU */
     char *first_error;          /* lock */
 
-    int attention;              /* atomic: a vCPU must look at the fields under the lock */
+    unsigned generation;        /* atomic, changed under the lock: vCPUs must look at the fields above */
     int throttle;               /* atomic: percent */
 
+    WorkloadConfig wire;        /* the configuration as it travels */
     SaveEntry config_entry;
     SaveEntry vcpu_entries[WORKLOAD_VCPUS_MAX];
 };
@@ -132,7 +139,9 @@ struct Workload {
 void *workload_vcpu_thread(void *opaque);
 /* Divides guest RAM among the vCPUs by w->cfg. */
 bool workload_partition(Workload *w, GError **errp);
-/* As after power-on: registers at their start, memory empty.  The vCPU is stopped. */
+/* Registers as after power-on.  The vCPU is stopped or does not run yet. */
+void workload_vcpu_start_registers(WorkloadVcpu *v);
+/* The same, and its memory empty. */
 void workload_vcpu_reset(WorkloadVcpu *v);
 /* Publishes registers in v->stats. */
 void workload_vcpu_publish(WorkloadVcpu *v);

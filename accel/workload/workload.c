@@ -35,12 +35,12 @@ static bool parse_percent(uint8_t *to, const char *name, const char *value, GErr
 
 static bool parse_rate(WorkloadConfig *cfg, const char *name, const char *value, GError **errp)
 {
-    return keyval_parse_size(name, value, &cfg->rate, errp);
+    return keyval_parse_size(name, value, 1, &cfg->rate, errp);
 }
 
 static bool parse_working_set(WorkloadConfig *cfg, const char *name, const char *value, GError **errp)
 {
-    return keyval_parse_size(name, value, &cfg->working_set, errp);
+    return keyval_parse_size(name, value, 1, &cfg->working_set, errp);
 }
 
 static bool parse_zero(WorkloadConfig *cfg, const char *name, const char *value, GError **errp)

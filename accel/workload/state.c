@@ -3,6 +3,7 @@
 #include "workload.h"
 
 #include "util/error.h"
+#include <inttypes.h>
 
 #define CONFIG_FIELD(_name, _type) \
     { .name = #_name, .type = (_type), .offset = offsetof(Workload, wire._name) }

@@ -2,6 +2,9 @@
 /* The thread of a synthetic vCPU: writes stamped pages, checks them, and heeds pause, throttle and rate. */
 #include "workload.h"
 
+#include "util/error.h"
+#include <inttypes.h>
+
 #include <string.h>
 #include <time.h>
 

@@ -87,7 +87,7 @@ CASES = (
     case('configuration-twice', FATAL, FATAL, opening=configuration()),
     # ---- sections ----
     case('section-unknown', FATAL, FATAL, more=long_section(FULL, 9, 'nosuch', 1, b'')),
-    case('section-instance-1', FATAL, FATAL, judged=OK, timer=timer(instance=1)),
+    case('section-instance-1', FATAL, FATAL, timer=timer(instance=1)),
     case('element-unknown-type', FATAL, FATAL, more=u8(0x42)),
     case('element-stray-footer', FATAL, FATAL, more=footer(1)),
     case('element-stray-subsection', FATAL, FATAL, more=subsection('timer/nosuch', b'')),

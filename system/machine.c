@@ -125,6 +125,23 @@ bool machine_memory_write(Machine *m, uint64_t gpa, const void *buf, uint64_t le
     return true;
 }
 
+bool machine_memory_fill(Machine *m, uint64_t gpa, uint8_t byte, uint64_t len, GError **errp)
+{
+    if (!memory_check(m, gpa, len, true, errp)) {
+        return false;
+    }
+    while (len) {
+        uint64_t run = len;
+        RAMBlock *block;
+        uint8_t *to = ram_list_translate(&m->ram, gpa, &run, &block);
+        memset(to, byte, run);
+        soft_dirty_log_mark(m->soft_dirty_log, block, (uint64_t)(to - block->host), run);
+        gpa += run;
+        len -= run;
+    }
+    return true;
+}
+
 bool machine_memory_read(Machine *m, uint64_t gpa, void *buf, uint64_t len, GError **errp)
 {
     uint8_t *to = buf;

@@ -119,6 +119,7 @@ bool machine_reset(Machine *m, GError **errp);
  * range may span adjacent blocks; if a part of it is not memory (or is read-only, for a write), nothing is moved.
  */
 bool machine_memory_write(Machine *m, uint64_t gpa, const void *buf, uint64_t len, GError **errp);
+bool machine_memory_fill(Machine *m, uint64_t gpa, uint8_t byte, uint64_t len, GError **errp);
 bool machine_memory_read(Machine *m, uint64_t gpa, void *buf, uint64_t len, GError **errp);
 
 /* Nanoseconds that the guest has been running; saved and restored as section "timer".  Any thread. */

@@ -31,6 +31,11 @@ void migration_options_free(MigrationOptions *o);
 
 MigrationOptionStore *migration_option_store_new(void);
 void migration_option_store_free(MigrationOptionStore *store);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MigrationOptionStore, migration_option_store_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(MigrationOptions, migration_options_free)
+
+/* For tests: accept options that have no effect yet, so that their ranges and cross checks can be tried. */
+void migration_option_store_allow_unsupported(MigrationOptionStore *store);
 
 /* Set by migration.c while an outgoing (incoming) migration exists: capabilities are then refused as in qmp.md 3.2. */
 void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming);

@@ -153,6 +153,29 @@ void *qapi_type_clone(const QapiTypeInfo *info, const void *value)
     }
 }
 
+void qapi_type_merge(const QapiTypeInfo *info, void *to, const void *from)
+{
+    for (const QapiMember *m = info->members; m->name; m++) {
+        void *slot = (char *)to + m->offset;
+        const void *source = (const char *)from + m->offset;
+
+        if (!qapi_member_present(m, from)) {
+            continue;
+        }
+        if (is_pointer(m->type)) {
+            void *copy = qapi_type_clone(m->type, *(void *const *)source);
+
+            qapi_type_free(m->type, *(void **)slot);
+            *(void **)slot = copy;
+        } else {
+            memcpy(slot, source, qapi_value_size(m->type));
+        }
+        if (m->flag_offset != QAPI_NO_FLAG) {
+            *(bool *)((char *)to + m->flag_offset) = true;
+        }
+    }
+}
+
 const char *qapi_enum_str(const QapiTypeInfo *info, int value)
 {
     return value >= 0 && value < info->enum_max ? info->lookup[value] : "?";

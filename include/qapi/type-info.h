@@ -83,6 +83,9 @@ void qapi_type_free(const QapiTypeInfo *info, void *value);
 /* A deep copy; NULL gives NULL. */
 void *qapi_type_clone(const QapiTypeInfo *info, const void *value);
 
+/* Copies the members that are present in @from, a struct of type @info, into @to, replacing what is there. */
+void qapi_type_merge(const QapiTypeInfo *info, void *to, const void *from);
+
 /* The name of an enum value, "?" for one out of range; and back, -1 if unknown. */
 const char *qapi_enum_str(const QapiTypeInfo *info, int value);
 int qapi_enum_parse(const QapiTypeInfo *info, const char *name);

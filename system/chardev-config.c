@@ -2,7 +2,7 @@
 /* Character devices as text: the short form of -qmp and -monitor, and the long one of -chardev. */
 
 /*
- * The short form is turned into the long form's list of options, plus "type"; one function then
+ * The short form is turned into the long form's list of options; one function then
  * makes a ChardevConfig of either.  Bytes come from the command line only, but the parser is fuzzed all the same.
  */
 #include "chardev-internal.h"
@@ -14,7 +14,7 @@
 
 /* Every option of every type: an unknown one is refused, one that this type has no use for is ignored. */
 static const char *const known_options[] = {
-    "id", "type", "path", "host", "port", "fd", "to", "ipv4", "ipv6", "abstract", "tight", "server", "wait",
+    "id", "backend", "path", "host", "port", "fd", "to", "ipv4", "ipv6", "abstract", "tight", "server", "wait",
     "telnet", "nodelay", "keep-alive", "reconnect-ms", "reconnect", "append", "input-path", "signal", "logfile",
     "logappend", "mux", "websocket", "tn3270", "tls-creds", "tls-authz", NULL,
 };
@@ -236,12 +236,12 @@ static ChardevConfig *config_from_options(const char *type, const KeyVal *kv, GE
 
 ChardevConfig *chardev_config_parse_options(const char *options, char **id, GError **errp)
 {
-    g_autoptr(KeyVal) kv = keyval_parse(options, "type", KEYVAL_OPTS, errp);
+    g_autoptr(KeyVal) kv = keyval_parse(options, "backend", KEYVAL_OPTS, errp);
 
     if (!kv) {
         return NULL;
     }
-    const char *name = keyval_get(kv, "id"), *type = keyval_get(kv, "type");
+    const char *name = keyval_get(kv, "id"), *type = keyval_get(kv, "backend");
     if (!name) {
         fail(errp, "%s", "chardev: no id specified");
         return NULL;

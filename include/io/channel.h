@@ -37,10 +37,15 @@ typedef enum {
     CHANNEL_WRITE_ZERO_COPY = 1 << 0,     /* memory must stay unchanged until channel_flush_zero_copy() */
 } ChannelWriteFlags;
 
-/* What a kind of channel implements.  Each returns as its channel_*() namesake says. */
+/*
+ * What a kind of channel implements.  Each returns as its channel_*() namesake
+ * says.  An operation whose feature the channel does not have is never called and may be NULL: readv_fds
+ * (FD_PASS), preadv, pwritev and seek (SEEKABLE), peek (PEEK), flush_zero_copy (ZERO_COPY).
+ */
 typedef struct ChannelOps {
     const char *kind;       /* "socket", "command", "file", "fd", ...: the word used in messages */
     ssize_t (*readv)(Channel *c, const struct iovec *iov, int n, GError **errp);
+    ssize_t (*readv_fds)(Channel *c, const struct iovec *iov, int n, GArray *fds, GError **errp);
     ssize_t (*writev)(Channel *c, const struct iovec *iov, int n, const int *fds, int n_fds,
                       unsigned flags, GError **errp);
     ssize_t (*preadv)(Channel *c, const struct iovec *iov, int n, off_t offset, GError **errp);
@@ -72,6 +77,14 @@ bool channel_has_feature(const Channel *c, ChannelFeature feature);
 ssize_t channel_readv(Channel *c, const struct iovec *iov, int n, GError **errp);
 ssize_t channel_read(Channel *c, void *buf, size_t len, GError **errp);
 
+/*
+ * Like channel_readv(), but descriptors that came with the bytes are appended
+ * to @fds (of int), the caller's to close.  Needs CHANNEL_FEATURE_FD_PASS; with
+ * the other read functions the kernel drops descriptors that come.
+ */
+#define CHANNEL_MAX_FDS 16      /* more in one message are dropped */
+ssize_t channel_readv_fds(Channel *c, const struct iovec *iov, int n, GArray *fds, GError **errp);
+
 /* Reads exactly @len bytes; an early end of file is GODWIT_ERROR_EOF. */
 bool channel_read_all(Channel *c, void *buf, size_t len, GError **errp);
 
@@ -96,14 +109,21 @@ ssize_t channel_peek(Channel *c, void *buf, size_t len, GError **errp);
 
 /*
  * Waits until the kernel is done with all memory given with
- * CHANNEL_WRITE_ZERO_COPY.  1 if the kernel copied at least once, 0 if it never did, -1 on error.
+ * CHANNEL_WRITE_ZERO_COPY.  1 if the kernel copied at least once since the last
+ * flush, 0 if it never did or the channel does not have the feature, -1 on error.  The writer's thread.
  */
 int channel_flush_zero_copy(Channel *c, GError **errp);
 
-/* Any thread, any number of times: ends all I/O on the channel, now. */
+/*
+ * Any thread that holds a reference, any number of times: ends all I/O on the
+ * channel, now.  Closing a command then no longer waits for it to end by itself.
+ */
 void channel_shutdown(Channel *c);
 
-/* Closes and reports what only closing can report: a command's exit status, a delayed write error. */
+/*
+ * Closes and reports what only closing can report: a command's exit status, a
+ * delayed write error.  Not while another thread reads or writes; later calls do nothing and return true.
+ */
 bool channel_close(Channel *c, GError **errp);
 
 /* A descriptor that polls readable when a read would not block, for main loops; -1 if there is none. */

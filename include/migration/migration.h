@@ -117,6 +117,14 @@ MigrationInfo *migration_query(MigrationContext *ctx);
 /* Called by the VMM's `cont`: false with an error between the guest's stop and the end of the migration. */
 bool migration_allows_start(MigrationContext *ctx, GError **errp);
 
+/*
+ * yank: cuts every channel of the outgoing or incoming migration, as if the link had gone: a migration ends failed,
+ * postcopy pauses.  Harmless when there is none.  Any thread.
+ */
+void migration_yank(MigrationContext *ctx);
+/* Is there a migration that has channels? */
+bool migration_can_yank(MigrationContext *ctx);
+
 /* A reason why the VM cannot migrate now; shown in blocked-reasons.  Returns an id for migration_del_blocker(). */
 unsigned migration_add_blocker(MigrationContext *ctx, const char *reason);
 void migration_del_blocker(MigrationContext *ctx, unsigned id);

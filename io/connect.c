@@ -15,23 +15,6 @@
 /* A unix listener with a full backlog refuses a non-blocking connect for the moment: ask again after this time. */
 #define BACKLOG_RETRY_MS 10
 
-/* Waits for @events on @fd (none if -1); false if cancelled. */
-static bool wait_for(int fd, short events, int timeout_ms, GCancellable *cancellable)
-{
-    struct pollfd fds[2] = { { .fd = fd, .events = events }, { .fd = -1, .events = POLLIN } };
-    GPollFD cancel_fd;
-    bool has_cancel_fd = cancellable && g_cancellable_make_pollfd(cancellable, &cancel_fd);
-
-    if (has_cancel_fd) {
-        fds[1].fd = cancel_fd.fd;
-    }
-    poll(fds, 2, timeout_ms);
-    if (has_cancel_fd) {
-        g_cancellable_release_fd(cancellable);
-    }
-    return !cancellable || !g_cancellable_is_cancelled(cancellable);
-}
-
 /* Connects the non-blocking @fd.  0, or an errno; ECANCELED if cancelled. */
 static int connect_fd(int fd, const Endpoint *e, GCancellable *cancellable)
 {
@@ -47,14 +30,14 @@ static int connect_fd(int fd, const Endpoint *e, GCancellable *cancellable)
         if (!pending && errno != EAGAIN) {
             return errno;
         }
-        if (!pending && !wait_for(-1, 0, BACKLOG_RETRY_MS, cancellable)) {
+        if (!pending && !wait_unless_cancelled(-1, 0, BACKLOG_RETRY_MS, cancellable)) {
             return ECANCELED;
         }
     }
 
     struct pollfd ready = { .fd = fd, .events = POLLOUT };
     while (poll(&ready, 1, 0) <= 0) {
-        if (!wait_for(fd, POLLOUT, -1, cancellable)) {
+        if (!wait_unless_cancelled(fd, POLLOUT, -1, cancellable)) {
             return ECANCELED;
         }
     }

@@ -9,8 +9,10 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 char *socket_address_label(const SocketAddress *addr)
@@ -61,83 +63,128 @@ static bool inet_family(const InetSocketAddress *inet, int *family, GError **err
     return true;
 }
 
+/* A look-up of a name.  Shared by the caller and, while it runs, the thread that does it. */
 typedef struct Lookup {
+    int ref_count;      /* atomic */
     char *host;         /* NULL: any address */
     char *port;
     struct addrinfo hints;
+    int done_fd;        /* eventfd, readable when the thread has written the results; -1 without a thread */
+    struct addrinfo *found;
+    int code;           /* of getaddrinfo(), with errno */
+    int errnum;
 } Lookup;
 
-static void lookup_free(void *opaque)
+static void lookup_unref(Lookup *l)
 {
-    Lookup *l = opaque;
-
+    if (!g_atomic_int_dec_and_test(&l->ref_count)) {
+        return;
+    }
+    if (l->found) {
+        freeaddrinfo(l->found);
+    }
+    if (l->done_fd >= 0) {
+        close(l->done_fd);
+    }
     g_free(l->host);
     g_free(l->port);
     g_free(l);
 }
+G_DEFINE_AUTOPTR_CLEANUP_FUNC(Lookup, lookup_unref)
 
-static void addrinfo_free(void *opaque)
-{
-    freeaddrinfo(opaque);
-}
-
-static int lookup_now(const Lookup *l, int more_flags, struct addrinfo **out)
+static bool lookup_now(Lookup *l, int more_flags)
 {
     struct addrinfo hints = l->hints;
 
     hints.ai_flags |= more_flags;
-    *out = NULL;
-    return getaddrinfo(l->host, l->port, &hints, out);
-}
-
-static void set_lookup_error(GError **errp, const Lookup *l, int code, int errnum)
-{
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "address resolution failed for %s:%s: %s",
-                l->host ? l->host : "", l->port, code == EAI_SYSTEM ? g_strerror(errnum) : gai_strerror(code));
-}
-
-static void lookup_thread(GTask *task, gpointer source, gpointer data, GCancellable *cancellable)
-{
-    const Lookup *l = data;
-    struct addrinfo *found;
-    GError *err = NULL;
-    int code = lookup_now(l, 0, &found);
-
-    if (code) {
-        set_lookup_error(&err, l, code, errno);
-        g_task_return_error(task, err);
-    } else {
-        g_task_return_pointer(task, found, addrinfo_free);
+    l->code = getaddrinfo(l->host, l->port, &hints, &l->found);
+    l->errnum = errno;
+    if (l->code) {
+        l->found = NULL;
     }
+    return l->code == 0;
 }
 
-/* Takes @lookup.  Numbers are resolved here and now, names in a thread if there is a @cancellable. */
-static struct addrinfo *lookup(Lookup *l, GCancellable *cancellable, GError **errp)
+static void *lookup_thread(void *opaque)
 {
-    struct addrinfo *found = NULL;
-    int code = lookup_now(l, AI_NUMERICHOST | AI_NUMERICSERV, &found);
+    Lookup *l = opaque;
+    uint64_t one = 1;
 
-    if (code && cancellable && !(l->hints.ai_flags & AI_NUMERICHOST)) {
-        g_autoptr(GTask) task = g_task_new(NULL, cancellable, NULL, NULL);
+    lookup_now(l, 0);
+    while (write(l->done_fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
+    lookup_unref(l);
+    return NULL;
+}
 
-        g_task_set_return_on_cancel(task, TRUE);
-        g_task_set_task_data(task, l, lookup_free);
-        g_task_run_in_thread_sync(task, lookup_thread);
-        found = g_task_propagate_pointer(task, errp);
-        if (errp && g_error_matches(*errp, G_IO_ERROR, G_IO_ERROR_CANCELLED)) {
-            g_clear_error(errp);
-            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "address resolution was cancelled");
+bool wait_unless_cancelled(int fd, short events, int timeout_ms, GCancellable *cancellable)
+{
+    struct pollfd fds[2] = { { .fd = fd, .events = events }, { .fd = -1, .events = POLLIN } };
+    GPollFD cancel_fd;
+    bool has_cancel_fd = cancellable && g_cancellable_make_pollfd(cancellable, &cancel_fd);
+
+    if (has_cancel_fd) {
+        fds[1].fd = cancel_fd.fd;
+    }
+    poll(fds, 2, timeout_ms);
+    if (has_cancel_fd) {
+        g_cancellable_release_fd(cancellable);
+    }
+    return !cancellable || !g_cancellable_is_cancelled(cancellable);
+}
+
+/* The resolver cannot be interrupted: on a cancel the thread is left to itself.  False if cancelled. */
+static bool lookup_in_thread(Lookup *l, GCancellable *cancellable)
+{
+    uint64_t count;
+
+    l->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->done_fd < 0) {
+        lookup_now(l, 0);
+        return true;
+    }
+    g_atomic_int_inc(&l->ref_count);
+    GThread *thread = g_thread_try_new("resolver", lookup_thread, l, NULL);
+    if (!thread) {
+        lookup_unref(l);
+        lookup_now(l, 0);
+        return true;
+    }
+    g_thread_unref(thread);
+    while (wait_unless_cancelled(l->done_fd, POLLIN, -1, cancellable)) {
+        if (read(l->done_fd, &count, sizeof(count)) == sizeof(count)) {
+            return true;
         }
-        return found;
     }
-    if (code) {
-        code = lookup_now(l, 0, &found);
+    return false;
+}
+
+static void set_lookup_error(GError **errp, const char *host, const char *port, const char *reason)
+{
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "address resolution failed for %s:%s: %s", host, port,
+                reason);
+}
+
+/* Numbers are resolved here and now, names in a thread if there is a @cancellable. */
+static bool lookup(Lookup *l, GCancellable *cancellable, GError **errp)
+{
+    const char *host = l->host ? l->host : "";
+
+    if (lookup_now(l, AI_NUMERICHOST | AI_NUMERICSERV)) {
+        return true;
     }
-    if (code) {
-        set_lookup_error(errp, l, code, errno);
+    if (!cancellable || (l->hints.ai_flags & AI_NUMERICHOST)) {
+        lookup_now(l, 0);
+    } else if (!lookup_in_thread(l, cancellable)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "address resolution for %s:%s was cancelled",
+                    host, l->port);
+        return false;
     }
-    lookup_free(l);
-    return found;
+    if (l->code) {
+        set_lookup_error(errp, host, l->port,
+                         l->code == EAI_SYSTEM ? g_strerror(l->errnum) : gai_strerror(l->code));
+    }
+    return l->code == 0;
 }
 
 /* getaddrinfo() takes any number for a port and drops the high bits. */
@@ -170,7 +217,14 @@ static GArray *resolve_inet(const InetSocketAddress *inet, bool passive, GCancel
     if (!inet_family(inet, &family, errp)) {
         return NULL;
     }
-    Lookup *l = g_new0(Lookup, 1);
+    if (is_bad_port_number(inet->port)) {
+        set_lookup_error(errp, inet->host, inet->port, gai_strerror(EAI_SERVICE));
+        return NULL;
+    }
+
+    g_autoptr(Lookup) l = g_new0(Lookup, 1);
+    l->ref_count = 1;
+    l->done_fd = -1;
     l->host = any ? NULL : g_strdup(inet->host);
     l->port = g_strdup(inet->port);
     l->hints = (struct addrinfo){
@@ -178,24 +232,17 @@ static GArray *resolve_inet(const InetSocketAddress *inet, bool passive, GCancel
         .ai_flags = (passive ? AI_PASSIVE : 0) |
                     (inet->has_numeric && inet->numeric ? AI_NUMERICHOST | AI_NUMERICSERV : 0),
     };
-    if (is_bad_port_number(inet->port)) {
-        set_lookup_error(errp, l, EAI_SERVICE, 0);
-        lookup_free(l);
+    if (!lookup(l, cancellable, errp)) {
         return NULL;
     }
 
-    struct addrinfo *found = lookup(l, cancellable, errp);
-    if (!found) {
-        return NULL;
-    }
     GArray *list = g_array_new(FALSE, FALSE, sizeof(Endpoint));
     if (any) {
-        append_family(list, found, AF_INET6, protocol);
-        append_family(list, found, AF_INET, protocol);
+        append_family(list, l->found, AF_INET6, protocol);
+        append_family(list, l->found, AF_INET, protocol);
     } else {
-        append_family(list, found, AF_UNSPEC, protocol);
+        append_family(list, l->found, AF_UNSPEC, protocol);
     }
-    freeaddrinfo(found);
     return list;
 }
 

@@ -160,10 +160,10 @@ typedef struct CapabilityRule {
 
 static const CapabilityRule first_rules[] = {
     { CAP(POSTCOPY_RAM), CAP(X_IGNORE_SHARED), false, NULL, "Postcopy is not compatible with ignore-shared" },
+    { CAP(X_COLO), CAP(RETURN_PATH), true, NULL, "Capability 'x-colo' requires capability 'return-path'" },
 };
 
 static const CapabilityRule later_rules[] = {
-    { CAP(X_COLO), CAP(RETURN_PATH), true, NULL, "Capability 'x-colo' requires capability 'return-path'" },
     { CAP(ZERO_COPY_SEND), 0, false, zero_copy_impossible,
       "Zero copy only available for non-compressed non-TLS multifd migration" },
     { CAP(POSTCOPY_PREEMPT), CAP(POSTCOPY_RAM), true, NULL, "Postcopy preempt requires postcopy-ram" },

@@ -40,6 +40,7 @@ struct RamSave {
     uint64_t round_pages;       /* sent in the round that is running */
     int64_t round_start_ns;
 
+    int64_t iteration_ns;       /* an iteration ends after this time; tests set it */
     bool log_started;
     bool last_stage;
     bool final_synced;

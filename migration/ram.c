@@ -52,6 +52,7 @@ RamSave *ram_save_new(RamList *ram, DirtyLog *log, const MigrationOptions *optio
     s->ram = ram;
     s->log = log;
     s->options = options;
+    s->iteration_ns = ITERATION_NS;
     s->chunk_bits = CLAMP(options->props.x_clear_bitmap_shift, 6, 31);
     s->xbzrle_cache_size = options->p.xbzrle_cache_size;
     s->blocks = g_new0(RamSaveBlock, ram->count);
@@ -307,7 +308,7 @@ static bool iteration_step(RamSave *s, StreamWriter *w, RamIteration *it, GError
 
 bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, GError **errp)
 {
-    RamIteration it = { .budget = MAX(budget, 1), .deadline_ns = ram_now_ns() + ITERATION_NS };
+    RamIteration it = { .budget = MAX(budget, 1), .deadline_ns = ram_now_ns() + s->iteration_ns };
 
     while (s->stats.remaining_pages && it.budget && !it.expired) {
         if (!iteration_step(s, w, &it, errp)) {

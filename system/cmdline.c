@@ -233,14 +233,13 @@ bool cmdline_apply(VmConfig *config, const CmdlineOption *option, const char *ar
 static bool parse_word(VmConfig *config, char *const *words, int n_words, int *used, GError **errp)
 {
     const char *word = words[0];
-    const char *name = word + (g_str_has_prefix(word, "--") ? 2 : 1);
-    const CmdlineOption *option = cmdline_find(name);
-    const CmdlineForeign *foreign = option ? NULL : find_foreign(name);
 
     if (word[0] != '-') {
         return disk_image(word, errp);
     }
-    if (foreign) {
+    const char *name = word + (word[1] == '-' ? 2 : 1);
+    const CmdlineOption *option = cmdline_find(name);
+    if (!option && find_foreign(name)) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "%s: not supported: there is no such device or "
                     "feature here", word);
         return false;

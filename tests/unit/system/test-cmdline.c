@@ -315,6 +315,7 @@ static void test_process_errors(void)
 
 static void test_suggestions(void)
 {
+    assert_refused("-S|", ": a disk image is of no use: there are no disks");
     assert_refused("-nosuchthing", "-nosuchthing: invalid option");
     assert_refused("-incomming|x", "-incomming: invalid option\nDid you mean -incoming?");
     assert_refused("--daemonise", "--daemonise: invalid option\nDid you mean -daemonize?");

@@ -117,3 +117,13 @@ Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **er
     trace_channel_file_open(path, flags);
     return channel_file_new(fd, &st, errp);
 }
+
+int channel_file_truncate(Channel *c, off_t length)
+{
+    int err;
+
+    do {
+        err = ftruncate(((FdChannel *)c)->write_fd, length) < 0 ? errno : 0;
+    } while (err == EINTR);
+    return err;
+}

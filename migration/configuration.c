@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The configuration section: what is sent, and how the destination compares it. */
-#include "configuration.h"
+#include "migration/configuration.h"
 
-#include "stream-format.h"
+#include "migration/stream-format.h"
 #include "system/ramblock.h"
 #include "util/error.h"
-#include "vmstate.h"
+#include "migration/vmstate.h"
 
 #include <string.h>
 

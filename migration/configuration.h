@@ -3,9 +3,9 @@
 #ifndef GODWIT_MIGRATION_CONFIGURATION_H
 #define GODWIT_MIGRATION_CONFIGURATION_H
 
-#include "internal-options.h"
-#include "json-writer.h"
-#include "stream.h"
+#include "migration/internal-options.h"
+#include "migration/json-writer.h"
+#include "migration/stream.h"
 
 /*
  * After the stream's header, no section id, no footer:

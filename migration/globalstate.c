@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The section "globalstate". */
-#include "globalstate.h"
+#include "migration/globalstate.h"
 
 #include "util/error.h"
 
@@ -51,11 +51,13 @@ void globalstate_store(GlobalState *g, RunState state)
     memcpy(g->runstate, name, len);
 }
 
+bool globalstate_is_suspended(const GlobalState *g)
+{
+    return g->received && (g->state == RUN_STATE_SUSPENDED ||
+                           (g->has_vm_was_suspended == 1 && g->vm_was_suspended == 1));
+}
+
 bool globalstate_is_live(const GlobalState *g)
 {
-    if (!g->received) {
-        return true;
-    }
-    return g->state == RUN_STATE_RUNNING || g->state == RUN_STATE_SUSPENDED ||
-           (g->has_vm_was_suspended == 1 && g->vm_was_suspended == 1);
+    return !g->received || g->state == RUN_STATE_RUNNING || globalstate_is_suspended(g);
 }

@@ -32,4 +32,7 @@ void globalstate_store(GlobalState *g, RunState state);
 /* Should the guest run when it has arrived?  @g as loaded; without the section: yes. */
 bool globalstate_is_live(const GlobalState *g);
 
+/* A live guest that sleeps (ACPI S3). */
+bool globalstate_is_suspended(const GlobalState *g);
+
 #endif

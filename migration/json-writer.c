@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A JSON text written member by member. */
-#include "json-writer.h"
+#include "migration/json-writer.h"
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Migration policy as pure functions. */
-#include "policy.h"
+#include "migration/policy.h"
 
 #include <glib.h>
 

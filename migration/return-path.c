@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Return path messages: reading with bounds, and writing. */
-#include "return-path.h"
+#include "migration/return-path.h"
 
 #include "util/be.h"
 #include "util/error.h"

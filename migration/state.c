@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The state of a migration: a table of allowed steps and one setter. */
-#include "state.h"
+#include "migration/state.h"
 
 #include "trace-migration.h"
 

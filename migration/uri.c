@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* "tcp:HOST:PORT", "unix:PATH", ...: the text form of a MigrationAddress. */
-#include "uri.h"
+#include "migration/uri.h"
 
 #include "util/error.h"
 

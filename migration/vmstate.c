@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The codec of device state: one walk over a table for each of save and load. */
-#include "vmstate.h"
+#include "migration/vmstate.h"
 
 #include "util/be.h"
 #include "util/error.h"

@@ -3,8 +3,8 @@
 #ifndef GODWIT_MIGRATION_VMSTATE_H
 #define GODWIT_MIGRATION_VMSTATE_H
 
-#include "json-writer.h"
-#include "stream.h"
+#include "migration/json-writer.h"
+#include "migration/stream.h"
 #include "system/vmstate.h"
 
 /*

@@ -64,6 +64,9 @@ Channel *channel_command_spawn(const char *const *argv, bool readable, bool writ
 /* Opens @path with open(2) flags and mode.  "Could not open 'PATH': ...", or with O_CREAT "Could not create". */
 Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **errp);
 
+/* Cuts the file of a channel from channel_file_open() or channel_from_fd() to @length bytes.  0, or an errno. */
+int channel_file_truncate(Channel *c, off_t length);
+
 /*
  * A channel in memory for tests: writes append, reads take from the front, the
  * end of what is there is the end of the file.  Seeking moves the place of the next read.  Any threads.

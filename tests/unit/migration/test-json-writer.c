@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The JSON writer: separators, nesting, escapes. */
-#include "json-writer.h"
+#include "migration/json-writer.h"
 
 static void test_nesting(void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Policy: decisions, bandwidth, downtime and throttling, in numbers worked out by hand. */
-#include "policy.h"
+#include "migration/policy.h"
 
 #include <glib.h>
 

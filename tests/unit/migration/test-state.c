@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The state of a migration: every pair of states, and who is told of a step. */
-#include "state.h"
+#include "migration/state.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Migration URIs: every form, and the words in which a bad one is refused. */
-#include "uri.h"
+#include "migration/uri.h"
 
 static MigrationAddress *parse(const char *uri)
 {

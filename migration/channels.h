@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* From a URI or a channel list to open channels and listeners. */
+#ifndef GODWIT_MIGRATION_CHANNELS_H
+#define GODWIT_MIGRATION_CHANNELS_H
+
+#include "io/transport.h"
+#include "migration/host.h"
+#include "migration/internal-options.h"
+
+/*
+ * The address of the main channel in a `migrate` or `migrate-incoming` request, of which
+ * exactly one of @uri and @channels must be there.  The result is the caller's.
+ */
+MigrationAddress *migration_main_address(const char *uri, const MigrationChannelList *channels, GError **errp);
+
+/* Refuses capabilities that this kind of transport cannot have. */
+bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options, GError **errp);
+
+/*
+ * Source.  Opens what opens at once: a file (created, truncated to the offset, positioned there), a named
+ * descriptor, a command (whose output nobody reads without @return_path).  *@channel stays NULL if the address is
+ * a socket that must be connected, which blocks.  Main thread.
+ */
+bool migration_open_outgoing(const MigrationHost *host, const MigrationAddress *addr, bool return_path,
+                             Channel **channel, GError **errp);
+
+/* Destination.  Sets either *@channel or, for sockets, *@listener (not started).  Main thread. */
+bool migration_open_incoming(const MigrationHost *host, const MigrationAddress *addr, Channel **channel,
+                             Listener **listener, GError **errp);
+
+#endif

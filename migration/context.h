@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What hangs off a MigrationContext; shared by migration.c, incoming.c and stats.c. */
+#ifndef GODWIT_MIGRATION_CONTEXT_H
+#define GODWIT_MIGRATION_CONTEXT_H
+
+#include "migration/channel-probe.h"
+#include "migration/channels.h"
+#include "migration/host.h"
+#include "migration/loadvm.h"
+#include "migration/policy.h"
+#include "migration/ram.h"
+#include "migration/savevm.h"
+#include "migration/state.h"
+
+/* How many rounds query-migrate shows. */
+#define MIGRATION_ROUNDS_MAX 64
+
+/* Counters at the end of the round before, for the difference. */
+typedef struct RoundMarks {
+    uint64_t pages, bytes, sync_ns, clear_ns, clear_calls, dirty_pages;
+    int64_t time_us;
+} RoundMarks;
+
+/*
+ * Figures of an outgoing migration.  Times are of g_get_monotonic_time(), 0: not yet.  Guarded
+ * by the context's lock.
+ */
+typedef struct MigrationFigures {
+    int64_t start_us, setup_done_us, stopped_us, end_us;
+    double mbps, pages_per_second;
+    int64_t expected_downtime_ms;
+    unsigned throttle_percent;
+    uint64_t ram_total;                     /* bytes of the blocks that are sent */
+    uint64_t xbzrle_cache_size;
+    RamStats ram;                           /* a copy, once the RamSave is gone */
+    MigrationRoundStats rounds[MIGRATION_ROUNDS_MAX];   /* a ring, written at n_rounds % MAX */
+    uint64_t n_rounds;
+} MigrationFigures;
+
+/* One outgoing migration, kept after its end until the next one begins. */
+typedef struct Migration {
+    MigrationContext *ctx;
+
+    /* Fixed before the thread starts. */
+    MigrationOptions *options;
+    SocketAddress *connect_to;              /* NULL: channel is open already */
+    GCancellable *cancellable;
+    bool return_path;
+    GThread *thread;                        /* joined by the main thread */
+
+    /* Guarded by ctx->lock; ctx->cond is broadcast when one of these changes. */
+    Channel *channel;                       /* the main channel, while there is one */
+    bool cancel_requested;
+    bool continue_requested;
+    bool guest_stopped;                     /* by us */
+    RamSave *ram;                           /* NULL before set-up and after the end */
+    bool return_path_ended;
+    bool return_path_ok;                    /* the destination said SHUT 0 */
+    unsigned acks_pending;                  /* SWITCHOVER_ACK messages still to come */
+    GError *error;                          /* the first one */
+    MigrationFigures figures;
+
+    /* The migration thread's own. */
+    GThread *return_path_thread;
+    StreamWriter *writer;
+    SaveVM *save;
+    RunState old_run_state;                 /* before the guest was stopped */
+    MigrationParameters *live;              /* values of now, not of the start */
+    PolicyWindow window;
+    ThrottleState throttle;
+    bool exact;                             /* no page was sent since the last sync */
+    int64_t last_sync_us;
+    uint64_t dirty_bytes_at_sync;
+    RamRoundNotifier round_notifier;
+    RoundMarks marks;
+} Migration;
+
+/* The process of receiving; one per attempt. */
+typedef struct Incoming {
+    MigrationContext *ctx;
+
+    /* Fixed before anything arrives. */
+    bool exit_on_error;
+    MigrationOptions *options;
+
+    /* The main thread's own. */
+    Listener *listener;
+    GPtrArray *probes;                      /* of ChannelProbe: connections that have not said what they are */
+    GThread *thread;                        /* the load thread, joined by the main thread */
+    guint end_source;                       /* idle callback that cleans up after the thread; [lock] */
+
+    /* Guarded by ctx->lock. */
+    Channel *channel;                       /* the main channel, once it has arrived */
+    SocketAddressList *addresses;           /* where we listen; NULL when we do not */
+    GError *error;
+} Incoming;
+
+typedef struct MigrationBlocker {
+    unsigned id;
+    char *reason;
+} MigrationBlocker;
+
+struct MigrationContext {
+    MigrationHost host;                     /* fixed */
+    MigrationOptionStore *options;          /* has its own lock */
+
+    GMutex lock;
+    GCond cond;
+    MigrationState outgoing_state;
+    MigrationState incoming_state;
+
+    /* Written by the main thread with the lock held: it may read them without, others with. */
+    Migration *outgoing;                    /* the present or last one */
+    Incoming *incoming;                     /* likewise */
+    GArray *blockers;                       /* of MigrationBlocker */
+    unsigned last_blocker;
+
+    bool incoming_expected;                 /* the main thread's own */
+};
+
+/* True while the step from outside makes the VM busy: capabilities are then refused.  Any thread. */
+void migration_update_busy(MigrationContext *ctx, bool outgoing, bool incoming);
+
+/* incoming.c: ends what runs and frees.  Main thread. */
+void incoming_free(Incoming *in);
+
+/* stats.c: records the figures of each round of @m; called before ram_save_setup(). */
+void migration_record_rounds(Migration *m);
+/* stats.c: takes a copy of the counters before the RamSave goes.  @m->ctx->lock is held. */
+void migration_keep_ram_stats(Migration *m);
+
+#endif

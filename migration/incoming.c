@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The destination: listening, telling connections apart, loading, and letting the guest run. */
+
+/*
+ * Life of an Incoming
+ *
+ *   main thread          listens; watches each new connection until its first four bytes say what it is; hands the
+ *                        main channel to the load thread; closes whatever else comes
+ *   load thread          reads the stream; on success lets the guest run, on failure does not touch the run state;
+ *                        sets the final state, tells the source, closes the channel, and posts an idle callback
+ *   main thread, idle    joins the load thread, stops listening, tells the VMM
+ *
+ * A connection that is closed early, stays silent or talks rubbish costs a log line, not the migration: it
+ * may be a port scanner.  Only a stream that has begun as one can fail.
+ */
+#include "migration/context.h"
+
+#include "migration/migration.h"
+#include "migration/stream-format.h"
+#include "util/error.h"
+#include "util/fault.h"
+
+/* Connections that may be waiting to say what they are; the oldest goes when there are more. */
+#define PROBES_MAX 64
+
+static void stop_listening(Incoming *in)
+{
+    if (in->probes) {
+        g_ptr_array_set_size(in->probes, 0);
+    }
+    listener_free(in->listener);
+    in->listener = NULL;
+}
+
+/* Everything that runs on behalf of @in is gone afterwards; its address and error stay to be queried. */
+static void incoming_stop(Incoming *in)
+{
+    g_mutex_lock(&in->ctx->lock);
+    if (in->channel) {
+        channel_shutdown(in->channel);
+    }
+    g_mutex_unlock(&in->ctx->lock);
+    if (in->thread) {
+        g_thread_join(in->thread);
+        in->thread = NULL;
+    }
+    if (in->end_source) {
+        g_source_remove(in->end_source);
+        in->end_source = 0;
+    }
+    stop_listening(in);
+}
+
+void incoming_free(Incoming *in)
+{
+    if (!in) {
+        return;
+    }
+    incoming_stop(in);
+    g_clear_pointer(&in->probes, g_ptr_array_unref);
+    channel_unref(in->channel);
+    qapi_free_SocketAddressList(in->addresses);
+    g_clear_error(&in->error);
+    migration_options_free(in->options);
+    g_free(in);
+}
+
+/* ---- load thread ---- */
+
+static bool set_run_state(const MigrationHost *host, RunState state, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+    if (host->ops->set_run_state(host->opaque, state, &error)) {
+        return true;
+    }
+    migration_host_log(host, "cannot take over run state %s: %s", RunState_str(state), error->message);
+    return host->ops->set_run_state(host->opaque, RUN_STATE_PAUSED, errp);
+}
+
+/* What the guest does after its arrival: what it did before, unless it is to wait here. */
+static bool start_guest(const MigrationHost *host, const GlobalState *g, GError **errp)
+{
+    if (fault_point("incoming-start-guest", errp)) {
+        return false;
+    }
+    if (!globalstate_is_live(g)) {
+        return set_run_state(host, g->state, errp);
+    }
+    if (!host->ops->autostart(host->opaque)) {
+        return set_run_state(host, RUN_STATE_PAUSED, errp);
+    }
+    if (globalstate_is_suspended(g)) {
+        return set_run_state(host, RUN_STATE_SUSPENDED, errp);
+    }
+    return host->ops->start(host->opaque, errp);
+}
+
+/* Main thread: the load thread has posted this as its last act. */
+static gboolean load_ended(gpointer opaque)
+{
+    Incoming *in = opaque;
+    const MigrationHost *host = &in->ctx->host;
+
+    g_mutex_lock(&in->ctx->lock);
+    in->end_source = 0;     /* it goes with this return */
+    g_mutex_unlock(&in->ctx->lock);
+    g_thread_join(in->thread);
+    in->thread = NULL;
+    stop_listening(in);
+    if (!in->error || in->exit_on_error) {
+        host->ops->incoming_ended(host->opaque, in->error);
+    } else {
+        migration_host_log(host, "%s", in->error->message);
+    }
+    return G_SOURCE_REMOVE;
+}
+
+static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
+{
+    MigrationContext *ctx = in->ctx;
+    g_autoptr(GError) late = NULL;
+
+    g_mutex_lock(&ctx->lock);
+    in->error = error;
+    g_mutex_unlock(&ctx->lock);
+    migration_update_busy(ctx, false, false);
+    migration_state_set(&ctx->incoming_state, ok ? MIGRATION_STATUS_COMPLETED : MIGRATION_STATUS_FAILED);
+    loadvm_shut_return_path(l, ok);
+    if (!ok) {
+        channel_shutdown(in->channel);      /* a command that still writes is not waited for */
+    }
+    channel_close(in->channel, &late);      /* all has been read: how a command ends is not our business */
+
+    g_mutex_lock(&ctx->lock);
+    in->end_source = g_idle_add(load_ended, in);
+    g_mutex_unlock(&ctx->lock);
+}
+
+static gpointer load_thread(gpointer opaque)
+{
+    Incoming *in = opaque;
+    const MigrationHost *host = &in->ctx->host;
+    g_autoptr(LoadVM) l = loadvm_new(host, in->options, in->channel);
+    GError *error = NULL;
+
+    loadvm_wait(l);
+    migration_state_set(&in->ctx->incoming_state, MIGRATION_STATUS_ACTIVE);
+    bool ok = loadvm_run(l, &error) && start_guest(host, loadvm_global_state(l), &error);
+    end_load(in, l, ok, error);
+    return NULL;
+}
+
+/* ---- connections, main thread ---- */
+
+/* Takes over @channel. */
+static void begin_load(Incoming *in, Channel *channel)
+{
+    channel_set_name(channel, "migration-main");
+    g_mutex_lock(&in->ctx->lock);
+    in->channel = channel;
+    g_mutex_unlock(&in->ctx->lock);
+    in->options = migration_options_snapshot(in->ctx->options);
+    in->thread = g_thread_new("incoming", load_thread, in);
+}
+
+static void refuse_extra(Incoming *in)
+{
+    migration_host_log(&in->ctx->host, "Extra incoming migration connection; ignoring");
+}
+
+static void connection_known(ChannelProbe *probe, uint32_t magic, const GError *error, void *opaque)
+{
+    Incoming *in = opaque;
+    const MigrationHost *host = &in->ctx->host;
+    g_autoptr(Channel) channel = channel_ref(channel_probe_channel(probe));
+
+    g_ptr_array_remove(in->probes, probe);
+    if (error) {
+        migration_host_log(host, "Failed to peek at channel: %s", error->message);
+    } else if (magic != STREAM_MAGIC) {
+        migration_host_log(host, "unknown channel magic: %u", magic);
+    } else {
+        begin_load(in, g_steal_pointer(&channel));
+        for (guint i = 0; i < in->probes->len; i++) {
+            refuse_extra(in);
+        }
+        g_ptr_array_set_size(in->probes, 0);
+    }
+}
+
+static void connection_accepted(Listener *listener, Channel *accepted, void *opaque)
+{
+    Incoming *in = opaque;
+    g_autoptr(Channel) channel = accepted;
+
+    if (in->channel) {
+        refuse_extra(in);
+        return;
+    }
+    if (!channel_has_feature(channel, CHANNEL_FEATURE_PEEK) || channel_poll_fd(channel) < 0) {
+        begin_load(in, g_steal_pointer(&channel));
+        return;
+    }
+    if (in->probes->len == PROBES_MAX) {
+        refuse_extra(in);
+        g_ptr_array_remove_index(in->probes, 0);
+    }
+    g_ptr_array_add(in->probes, channel_probe_new(channel, connection_known, in));
+}
+
+/* ---- starting ---- */
+
+void migration_incoming_expect(MigrationContext *ctx)
+{
+    ctx->incoming_expected = true;
+}
+
+static bool may_listen(MigrationContext *ctx, GError **errp)
+{
+    MigrationStatus status = migration_state_get(&ctx->incoming_state);
+
+    if (!ctx->incoming_expected) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "'-incoming' was not specified on the command line");
+        return false;
+    }
+    bool again = status == MIGRATION_STATUS_FAILED && !ctx->incoming->exit_on_error;
+    if (status != MIGRATION_STATUS_NONE && !again) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "The incoming migration has already been started");
+        return false;
+    }
+    return true;
+}
+
+static MigrationAddress *checked_address(MigrationContext *ctx, const char *uri,
+                                         const MigrationChannelList *channels, GError **errp)
+{
+    g_autoptr(MigrationAddress) addr = migration_main_address(uri, channels, errp);
+    if (!addr) {
+        return NULL;
+    }
+    MigrationOptions *options = migration_options_snapshot(ctx->options);
+    bool ok = migration_check_transport(addr, options, errp);
+    migration_options_free(options);
+    return ok ? g_steal_pointer(&addr) : NULL;
+}
+
+static Incoming *incoming_new(MigrationContext *ctx, bool exit_on_error, Listener *listener)
+{
+    Incoming *in = g_new0(Incoming, 1);
+    in->ctx = ctx;
+    in->exit_on_error = exit_on_error;
+    in->listener = listener;
+    in->probes = g_ptr_array_new_with_free_func((GDestroyNotify)channel_probe_free);
+    if (listener) {
+        in->addresses = qapi_clone_SocketAddressList(listener_addresses(listener));
+    }
+    return in;
+}
+
+bool migration_incoming_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels,
+                              bool exit_on_error, GError **errp)
+{
+    if (!may_listen(ctx, errp)) {
+        return false;
+    }
+    g_autoptr(MigrationAddress) addr = checked_address(ctx, uri, channels, errp);
+    if (!addr) {
+        return false;
+    }
+    if (ctx->incoming) {
+        incoming_stop(ctx->incoming);   /* it may be listening on the same address still */
+    }
+    Channel *channel;
+    Listener *listener;
+    if (!migration_open_incoming(&ctx->host, addr, &channel, &listener, errp)) {
+        return false;
+    }
+
+    Incoming *old = ctx->incoming;
+    Incoming *in = incoming_new(ctx, exit_on_error, listener);
+    g_mutex_lock(&ctx->lock);
+    ctx->incoming = in;
+    g_mutex_unlock(&ctx->lock);
+    incoming_free(old);
+    migration_update_busy(ctx, false, true);
+    migration_state_set(&ctx->incoming_state, MIGRATION_STATUS_SETUP);
+    if (channel) {
+        begin_load(in, channel);
+    } else {
+        listener_start(listener, connection_accepted, in);
+    }
+    return true;
+}

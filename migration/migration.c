@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The migration context: what the VMM calls, and the life of outgoing migrations. */
+
+/*
+ * Who runs, who owns what
+ *
+ * Main thread: everything in include/migration/migration.h that does not say "any thread".  It makes the Migration and
+ * Incoming objects, starts their threads, and joins a thread only when that thread is known to be past its
+ * last step (or, in migration_context_free(), has been told to end).  It never waits for a peer, a disk or a vCPU.
+ *
+ * Migration thread (precopy.c): one for each outgoing migration, from connecting to the final state.  It owns the
+ * RamSave, the stream writer, the section writer and the dirty log of its migration.  Nobody else touches guest
+ * state for it: it stops the guest and, unless the migration completes, lets it run again.
+ *
+ * Return path thread (source-return-path.c): reads the destination's messages and leaves the result in the
+ * Migration.  Started and joined by the migration thread.
+ *
+ * Load thread (incoming.c): one for each incoming stream; owns the LoadVM.
+ *
+ * Locks
+ *
+ * state.step_lock, one for each direction: makes a step of the state and its event one thing.  Held while the
+ * host's event_status runs.  Taken first.
+ * ctx->lock: whatever the structs in context.h mark so.  Never held while the host or a channel is called
+ * (channel_shutdown() apart, which does not block).
+ *
+ * How a running migration is ended from outside: under the lock a flag is set, the main channel is shut down, the cancellable of a
+ * pending connect is cancelled and the condition is broadcast; so whatever the thread is doing returns at
+ * once, and it looks at the flag.  What a cancelled or failed migration means for the guest is decided in one place, the end of
+ * the migration thread; there a migration that has been handed over completely counts as completed even if
+ * somebody has cancelled it in the meantime, because then the guest runs on the destination.
+ */
+#include "migration/migration.h"
+
+#include "migration/context.h"
+#include "migration/precopy.h"
+#include "util/error.h"
+
+#include <string.h>
+
+/* ---- context ---- */
+
+static void send_status_event(MigrationContext *ctx, MigrationStatus status)
+{
+    if (migration_capability(ctx->options, MIGRATION_CAPABILITY_EVENTS)) {
+        ctx->host.ops->event_status(ctx->host.opaque, status);
+    }
+}
+
+static void status_changed(void *opaque, MigrationStatus status)
+{
+    send_status_event(opaque, status);
+}
+
+MigrationContext *migration_context_new(const MigrationHostOps *ops, void *opaque)
+{
+    MigrationContext *ctx = g_new0(MigrationContext, 1);
+    ctx->host = (MigrationHost){ ops, opaque };
+    ctx->options = migration_option_store_new();
+    ctx->blockers = g_array_new(FALSE, FALSE, sizeof(MigrationBlocker));
+    g_mutex_init(&ctx->lock);
+    g_cond_init(&ctx->cond);
+    migration_state_init(&ctx->outgoing_state, MIGRATION_OUTGOING, &ctx->lock, &ctx->cond, status_changed, ctx);
+    migration_state_init(&ctx->incoming_state, MIGRATION_INCOMING, &ctx->lock, &ctx->cond, status_changed, ctx);
+    return ctx;
+}
+
+/* The thread has ended or is about to. */
+static void outgoing_free(Migration *m)
+{
+    if (!m) {
+        return;
+    }
+    if (m->thread) {
+        g_thread_join(m->thread);
+    }
+    g_clear_error(&m->error);
+    g_clear_object(&m->cancellable);
+    qapi_free_SocketAddress(m->connect_to);
+    channel_unref(m->channel);
+    migration_options_free(m->options);
+    g_free(m);
+}
+
+void migration_context_free(MigrationContext *ctx)
+{
+    if (!ctx) {
+        return;
+    }
+    migration_cancel(ctx, NULL);
+    outgoing_free(ctx->outgoing);
+    incoming_free(ctx->incoming);
+    for (guint i = 0; i < ctx->blockers->len; i++) {
+        g_free(g_array_index(ctx->blockers, MigrationBlocker, i).reason);
+    }
+    g_array_unref(ctx->blockers);
+    migration_state_clear(&ctx->outgoing_state);
+    migration_state_clear(&ctx->incoming_state);
+    g_cond_clear(&ctx->cond);
+    g_mutex_clear(&ctx->lock);
+    migration_option_store_free(ctx->options);
+    g_free(ctx);
+}
+
+MigrationOptionStore *migration_options(MigrationContext *ctx)
+{
+    return ctx->options;
+}
+
+bool migration_is_active(const MigrationContext *ctx)
+{
+    return migration_status_is_running(migration_state_get(&ctx->outgoing_state));
+}
+
+void migration_update_busy(MigrationContext *ctx, bool outgoing, bool incoming)
+{
+    migration_option_store_set_busy(ctx->options, outgoing, incoming);
+}
+
+/* ---- blockers ---- */
+
+unsigned migration_add_blocker(MigrationContext *ctx, const char *reason)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&ctx->lock);
+    MigrationBlocker b = { ++ctx->last_blocker, g_strdup(reason) };
+    g_array_append_val(ctx->blockers, b);
+    return b.id;
+}
+
+void migration_del_blocker(MigrationContext *ctx, unsigned id)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&ctx->lock);
+    for (guint i = 0; i < ctx->blockers->len; i++) {
+        MigrationBlocker *b = &g_array_index(ctx->blockers, MigrationBlocker, i);
+        if (b->id == id) {
+            g_free(b->reason);
+            g_array_remove_index(ctx->blockers, i);
+            return;
+        }
+    }
+}
+
+/* ---- starting ---- */
+
+static bool refuse_start(GError **errp, const char *text)
+{
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "%s", text);
+    return false;
+}
+
+static bool may_start(MigrationContext *ctx, bool resume, GError **errp)
+{
+    RunState state = ctx->host.ops->run_state(ctx->host.opaque);
+
+    if (resume) {
+        return refuse_start(errp, "Cannot resume if there is no paused migration");
+    }
+    if (migration_is_active(ctx)) {
+        return refuse_start(errp, "There's a migration process in progress");
+    }
+    if (state == RUN_STATE_INMIGRATE) {
+        return refuse_start(errp, "Guest is waiting for an incoming migration");
+    }
+    if (state == RUN_STATE_POSTMIGRATE) {
+        return refuse_start(errp, "Can't migrate the vm that was paused due to previous migration");
+    }
+    if (ctx->blockers->len > 0) {
+        return refuse_start(errp, g_array_index(ctx->blockers, MigrationBlocker, 0).reason);
+    }
+    return true;
+}
+
+static Migration *outgoing_new(MigrationContext *ctx, MigrationOptions *options)
+{
+    Migration *m = g_new0(Migration, 1);
+    m->ctx = ctx;
+    m->options = options;
+    m->cancellable = g_cancellable_new();
+    m->return_path = options->caps[MIGRATION_CAPABILITY_RETURN_PATH] ||
+                     options->caps[MIGRATION_CAPABILITY_POSTCOPY_RAM];
+    m->acks_pending = options->caps[MIGRATION_CAPABILITY_SWITCHOVER_ACK] && options->props.switchover_ack_legacy;
+    m->figures.start_us = g_get_monotonic_time();
+    m->figures.expected_downtime_ms = (int64_t)options->p.downtime_limit;
+    m->figures.xbzrle_cache_size = options->p.xbzrle_cache_size;
+    return m;
+}
+
+/* From here on queries see the new migration. */
+static void replace_outgoing(MigrationContext *ctx, Migration *m)
+{
+    Migration *old = ctx->outgoing;
+    g_mutex_lock(&ctx->lock);
+    ctx->outgoing = m;
+    g_mutex_unlock(&ctx->lock);
+    outgoing_free(old);
+    migration_update_busy(ctx, true, false);
+    migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_SETUP);
+}
+
+/* The transport could not even be opened: told both to the caller and by the state. */
+static void fail_at_once(Migration *m, const GError *error)
+{
+    MigrationContext *ctx = m->ctx;
+    g_mutex_lock(&ctx->lock);
+    m->error = g_error_copy(error);
+    g_mutex_unlock(&ctx->lock);
+    migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_FAILING);
+    migration_update_busy(ctx, false, false);
+    migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_FAILED);
+}
+
+static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+    if (!migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, &error)) {
+        fail_at_once(m, error);
+        g_propagate_error(errp, g_steal_pointer(&error));
+        return false;
+    }
+    if (!m->channel) {
+        m->connect_to = qapi_clone_SocketAddress(addr->u.socket);
+    }
+    m->thread = g_thread_new("migration", migration_thread, m);
+    return true;
+}
+
+bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels, bool resume,
+                     GError **errp)
+{
+    g_autoptr(MigrationAddress) addr = migration_main_address(uri, channels, errp);
+    if (!addr) {
+        return false;
+    }
+    MigrationOptions *options = migration_options_snapshot(ctx->options);
+    if (!migration_check_transport(addr, options, errp) || !may_start(ctx, resume, errp)) {
+        migration_options_free(options);
+        return false;
+    }
+    Migration *m = outgoing_new(ctx, options);
+    replace_outgoing(ctx, m);
+    return open_and_run(m, addr, errp);
+}
+
+/* ---- steering ---- */
+
+bool migration_cancel(MigrationContext *ctx, GError **errp)
+{
+    Migration *m = ctx->outgoing;
+
+    if (!migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_CANCELLING)) {
+        return true;    /* nothing runs, or it is about to end anyway */
+    }
+    g_cancellable_cancel(m->cancellable);
+    g_mutex_lock(&ctx->lock);
+    m->cancel_requested = true;
+    if (m->channel) {
+        channel_shutdown(m->channel);
+    }
+    g_cond_broadcast(&ctx->cond);
+    g_mutex_unlock(&ctx->lock);
+    return true;
+}
+
+bool migration_continue(MigrationContext *ctx, MigrationStatus state, GError **errp)
+{
+    MigrationStatus now = migration_state_get(&ctx->outgoing_state);
+
+    if (now != MIGRATION_STATUS_PRE_SWITCHOVER || state != now) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "Migration not in expected state: %s",
+                    MigrationStatus_str(now));
+        return false;
+    }
+    g_mutex_lock(&ctx->lock);
+    ctx->outgoing->continue_requested = true;
+    g_cond_broadcast(&ctx->cond);
+    g_mutex_unlock(&ctx->lock);
+    return true;
+}
+
+bool migration_pause(MigrationContext *ctx, GError **errp)
+{
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE,
+                "migrate-pause is currently only supported during postcopy-active or postcopy-recover state");
+    return false;
+}
+
+void migration_yank(MigrationContext *ctx)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&ctx->lock);
+    if (ctx->outgoing) {
+        g_cancellable_cancel(ctx->outgoing->cancellable);
+        if (ctx->outgoing->channel) {
+            channel_shutdown(ctx->outgoing->channel);
+        }
+    }
+    if (ctx->incoming && ctx->incoming->channel) {
+        channel_shutdown(ctx->incoming->channel);
+    }
+}
+
+bool migration_can_yank(MigrationContext *ctx)
+{
+    return migration_is_active(ctx) ||
+           migration_status_is_running(migration_state_get(&ctx->incoming_state));
+}
+
+bool migration_allows_start(MigrationContext *ctx, GError **errp)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&ctx->lock);
+    if (!ctx->outgoing || !ctx->outgoing->guest_stopped) {
+        return true;
+    }
+    return refuse_start(errp, "Migration is not finalized yet");
+}

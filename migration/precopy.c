@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The migration thread: connect, set up, iterate, switch over, hand over, and clean up whatever happened. */
+#include "migration/precopy.h"
+
+#include "io/transport.h"
+#include "trace-migration.h"
+#include "util/error.h"
+#include "util/fault.h"
+
+/* How quickly a new bandwidth limit ends a sleep for the old one. */
+#define SLEEP_SLICE_US 10000
+
+/* How long to sleep when there is nothing to send but the destination is not ready. */
+#define WAIT_US 10000
+
+/* With auto-converge the guest's rate is looked at this often, however long a round takes. */
+#define THROTTLE_SYNC_US (5 * 1000 * 1000)
+
+/* ---- waiting and being interrupted ---- */
+
+void migration_set_error(Migration *m, GError *error)
+{
+    g_mutex_lock(&m->ctx->lock);
+    if (!m->error) {
+        m->error = g_steal_pointer(&error);
+        g_cond_broadcast(&m->ctx->cond);
+    }
+    g_mutex_unlock(&m->ctx->lock);
+    g_clear_error(&error);
+}
+
+/* The lock is held. */
+static bool interrupted(const Migration *m)
+{
+    return m->cancel_requested || m->error;
+}
+
+static bool check_interrupt(Migration *m, GError **errp)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
+    if (!interrupted(m)) {
+        return true;
+    }
+    if (m->error) {
+        g_propagate_error(errp, g_error_copy(m->error));
+    } else {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "cancelled");
+    }
+    return false;
+}
+
+/* False: the step is not allowed any more, because the migration has been cancelled. */
+static bool enter(Migration *m, MigrationStatus status, GError **errp)
+{
+    if (migration_state_set(&m->ctx->outgoing_state, status)) {
+        return true;
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "cancelled");
+    return false;
+}
+
+/* Ends early if the migration is interrupted or the condition is broadcast for some other reason. */
+static void sleep_until(Migration *m, int64_t until_us)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
+    if (!interrupted(m)) {
+        g_cond_wait_until(&m->ctx->cond, &m->ctx->lock, until_us);
+    }
+}
+
+/* Parameters may be changed while the migration runs; these are the ones that count at once. */
+static void refresh_live(Migration *m)
+{
+    qapi_free_MigrationParameters(m->live);
+    m->live = migration_get_parameters(m->ctx->options);
+    if (m->ram && m->live->xbzrle_cache_size != ram_save_xbzrle_cache_size(m->ram)) {
+        ram_save_set_xbzrle_cache_size(m->ram, m->live->xbzrle_cache_size);
+        g_mutex_lock(&m->ctx->lock);
+        m->figures.xbzrle_cache_size = m->live->xbzrle_cache_size;
+        g_mutex_unlock(&m->ctx->lock);
+    }
+}
+
+/* ---- connecting and setting up ---- */
+
+static bool connect_channel(Migration *m, GError **errp)
+{
+    if (fault_point("migration-connect", errp)) {
+        return false;
+    }
+    if (m->connect_to) {
+        Channel *channel = channel_socket_connect(m->connect_to, m->cancellable, errp);
+        if (!channel) {
+            return false;
+        }
+        g_mutex_lock(&m->ctx->lock);
+        m->channel = channel;
+        g_mutex_unlock(&m->ctx->lock);
+    }
+    channel_set_name(m->channel, "migration-main");
+    return check_interrupt(m, errp);
+}
+
+static bool make_ram_save(Migration *m, GError **errp)
+{
+    const MigrationHost *host = &m->ctx->host;
+    RamList *list = host->ops->ram(host->opaque);
+    RamSave *ram = ram_save_new(list, host->ops->dirty_log(host->opaque), m->options, errp);
+    uint64_t total = 0;
+
+    if (!ram) {
+        return false;
+    }
+    RAMLIST_FOREACH(block, list) {
+        if (!m->options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] || !block->shared) {
+            total += block->used_length;
+        }
+    }
+    g_mutex_lock(&m->ctx->lock);
+    m->ram = ram;
+    m->figures.ram_total = total;
+    g_mutex_unlock(&m->ctx->lock);
+    ram_save_set_sink(ram, ram_sink_stream_new(ram));
+    migration_record_rounds(m);
+    return true;
+}
+
+static uint64_t bytes_sent(const Migration *m)
+{
+    return ram_stats_get(&ram_save_stats(m->ram)->transferred);
+}
+
+static uint64_t pages_sent(const Migration *m)
+{
+    const RamStats *s = ram_save_stats(m->ram);
+    return ram_stats_get(&s->normal_pages) + ram_stats_get(&s->zero_pages) + ram_stats_get(&s->xbzrle_pages);
+}
+
+static bool set_up(Migration *m, GError **errp)
+{
+    if (m->return_path) {
+        migration_return_path_start(m);
+    }
+    if (!make_ram_save(m, errp)) {
+        return false;
+    }
+    m->writer = stream_writer_new(m->channel);
+    m->save = savevm_new(&m->ctx->host, m->options, m->ram, m->writer);
+    if (!savevm_start(m->save, m->return_path, errp) || !savevm_setup(m->save, errp)) {
+        return false;
+    }
+
+    int64_t now = g_get_monotonic_time();
+    policy_window_start(&m->window, now, bytes_sent(m), pages_sent(m));
+    throttle_start(&m->throttle, now, bytes_sent(m));
+    m->last_sync_us = now;
+    m->dirty_bytes_at_sync = ram_save_pending(m->ram);
+    g_mutex_lock(&m->ctx->lock);
+    m->figures.setup_done_us = now;
+    g_mutex_unlock(&m->ctx->lock);
+    return enter(m, MIGRATION_STATUS_ACTIVE, errp);
+}
+
+/* ---- iterating ---- */
+
+static void set_throttle(Migration *m, unsigned percent)
+{
+    const MigrationHost *host = &m->ctx->host;
+    trace_migration_throttle(percent);
+    g_mutex_lock(&m->ctx->lock);
+    m->figures.throttle_percent = percent;
+    g_mutex_unlock(&m->ctx->lock);
+    host->ops->throttle(host->opaque, percent);
+}
+
+static bool auto_converges(const Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    return m->options->caps[MIGRATION_CAPABILITY_AUTO_CONVERGE] && host->ops->has_vcpus(host->opaque);
+}
+
+static void converge(Migration *m, uint64_t dirtied)
+{
+    ThrottleLimits limits = {
+        .trigger_threshold = m->live->throttle_trigger_threshold,
+        .initial = m->live->cpu_throttle_initial,
+        .increment = m->live->cpu_throttle_increment,
+        .max = m->live->max_cpu_throttle,
+        .tailslow = m->live->cpu_throttle_tailslow,
+    };
+    if (auto_converges(m) &&
+        throttle_after_sync(&m->throttle, &limits, m->last_sync_us, dirtied, bytes_sent(m))) {
+        set_throttle(m, m->throttle.percent);
+    }
+}
+
+/* One exact query: fetch the dirty log and count again. */
+static bool sync_dirty(Migration *m, GError **errp)
+{
+    const MigrationHost *host = &m->ctx->host;
+    uint64_t before = ram_save_pending(m->ram);
+
+    if (!ram_save_sync(m->ram, false, errp)) {
+        return false;
+    }
+    m->exact = true;
+    m->last_sync_us = g_get_monotonic_time();
+    m->dirty_bytes_at_sync = ram_save_pending(m->ram);
+    uint64_t pass = ram_stats_get(&ram_save_stats(m->ram)->dirty_sync_count);
+    trace_migration_sync(pass, m->dirty_bytes_at_sync);
+    if (m->options->caps[MIGRATION_CAPABILITY_EVENTS]) {
+        host->ops->event_pass(host->opaque, (int64_t)pass);
+    }
+    converge(m, m->dirty_bytes_at_sync - before);
+    return true;
+}
+
+static void update_window(Migration *m)
+{
+    if (!policy_window_update(&m->window, g_get_monotonic_time(), bytes_sent(m), pages_sent(m))) {
+        return;
+    }
+    double bandwidth = policy_expected_bandwidth(&m->window, m->live->avail_switchover_bandwidth);
+    bool recompute = ram_stats_get(&ram_save_stats(m->ram)->dirty_pages_rate) > 0;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
+    m->figures.mbps = m->window.mbps;
+    m->figures.pages_per_second = m->window.pages_per_second;
+    if (recompute) {
+        m->figures.expected_downtime_ms = policy_expected_downtime(m->dirty_bytes_at_sync, bandwidth);
+    }
+}
+
+static uint64_t budget_left(const Migration *m)
+{
+    uint64_t budget = policy_window_budget(m->live->max_bandwidth);
+    uint64_t used = bytes_sent(m) - m->window.start_bytes;
+    return used < budget ? budget - used : 0;
+}
+
+/* The window's bytes are used up: sleeps until its end, or until the limit is raised. */
+static bool wait_for_window(Migration *m, GError **errp)
+{
+    int64_t end = m->window.start_us + POLICY_WINDOW_MS * 1000;
+    for (int64_t now = g_get_monotonic_time(); now < end; now = g_get_monotonic_time()) {
+        sleep_until(m, MIN(now + SLEEP_SLICE_US, end));
+        refresh_live(m);
+        if (!check_interrupt(m, errp)) {
+            return false;
+        }
+        if (budget_left(m) > 0) {
+            break;
+        }
+    }
+    return true;
+}
+
+static bool send_part(Migration *m, GError **errp)
+{
+    uint64_t budget = budget_left(m);
+    bool done;
+
+    if (budget == 0) {
+        return wait_for_window(m, errp);
+    }
+    m->exact = false;
+    return savevm_iterate(m->save, budget, &done, errp);
+}
+
+static bool wait_for_ack(Migration *m, GError **errp)
+{
+    sleep_until(m, g_get_monotonic_time() + WAIT_US);
+    m->exact = false;
+    return true;
+}
+
+static PolicyStep next_step(Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    int64_t since_sync = g_get_monotonic_time() - m->last_sync_us;
+    double bandwidth = policy_expected_bandwidth(&m->window, m->live->avail_switchover_bandwidth);
+
+    g_mutex_lock(&m->ctx->lock);
+    unsigned acks = m->acks_pending;
+    g_mutex_unlock(&m->ctx->lock);
+    /* The estimate of the bandwidth is of no use before there is one, given by the user or not. */
+    uint64_t threshold = m->window.bytes_per_ms > 0 ? policy_threshold(bandwidth, m->live->downtime_limit) : 0;
+    PolicyState state = {
+        .pending = ram_save_pending(m->ram),
+        .threshold = threshold,
+        .exact = m->exact,
+        .switchover_allowed = acks == 0 || host->ops->run_state(host->opaque) != RUN_STATE_RUNNING,
+        .sync_due = auto_converges(m) && since_sync > THROTTLE_SYNC_US,
+    };
+    return policy_next_step(&state);
+}
+
+static bool iterate(Migration *m, GError **errp)
+{
+    for (;;) {
+        bool ok;
+        refresh_live(m);
+        if (!check_interrupt(m, errp)) {
+            return false;
+        }
+        switch (next_step(m)) {
+        case POLICY_ITERATE:
+            ok = send_part(m, errp);
+            break;
+        case POLICY_SYNC:
+            ok = sync_dirty(m, errp);
+            break;
+        case POLICY_WAIT:
+            ok = wait_for_ack(m, errp);
+            break;
+        default:
+            return true;
+        }
+        if (!ok) {
+            return false;
+        }
+        update_window(m);
+    }
+}
+
+/* ---- switching over ---- */
+
+static bool stop_guest(Migration *m, GError **errp)
+{
+    const MigrationHost *host = &m->ctx->host;
+
+    if (fault_point("migration-stop-guest", errp)) {
+        return false;
+    }
+    g_mutex_lock(&m->ctx->lock);
+    m->guest_stopped = true;    /* first, so that nobody starts it again in between */
+    m->figures.stopped_us = g_get_monotonic_time();
+    g_mutex_unlock(&m->ctx->lock);
+    m->old_run_state = host->ops->run_state(host->opaque);
+    trace_migration_stop_guest(RunState_str(m->old_run_state));
+    return host->ops->stop(host->opaque, RUN_STATE_FINISH_MIGRATE, errp);
+}
+
+/* The management has the guest to itself until it says migrate-continue. */
+static bool pause_before_switchover(Migration *m, GError **errp)
+{
+    if (!enter(m, MIGRATION_STATUS_PRE_SWITCHOVER, errp)) {
+        return false;
+    }
+    g_mutex_lock(&m->ctx->lock);
+    while (!interrupted(m) && !m->continue_requested) {
+        g_cond_wait(&m->ctx->cond, &m->ctx->lock);
+    }
+    g_mutex_unlock(&m->ctx->lock);
+    return check_interrupt(m, errp);
+}
+
+static bool switch_over(Migration *m, GError **errp)
+{
+    if (!stop_guest(m, errp)) {
+        return false;
+    }
+    if (m->options->caps[MIGRATION_CAPABILITY_PAUSE_BEFORE_SWITCHOVER] && !pause_before_switchover(m, errp)) {
+        return false;
+    }
+    return enter(m, MIGRATION_STATUS_DEVICE, errp) && ram_save_sync(m->ram, true, errp) &&
+           savevm_complete(m->save, m->old_run_state, errp);
+}
+
+/*
+ * The last bytes.  Success here means that the guest is the destination's, so nothing after it may fail: with a return
+ * path that is its verdict, without one the moment when the transport has taken everything (for a command: has
+ * ended well).
+ */
+static bool hand_over(Migration *m, GError **errp)
+{
+    if (fault_point("migration-handover", errp) || !savevm_end(m->save, errp)) {
+        return false;
+    }
+    if (!m->return_path) {
+        return channel_close(m->channel, errp);
+    }
+    if (!migration_return_path_wait(m, errp)) {
+        return false;
+    }
+    migration_return_path_stop(m);
+    g_autoptr(GError) late = NULL;
+    if (!channel_close(m->channel, &late)) {
+        migration_host_log(&m->ctx->host, "after the migration: %s", late->message);
+    }
+    return true;
+}
+
+/* ---- the end ---- */
+
+/* Whatever failed, the guest goes on where it was; nothing of this may be skipped. */
+static void restore_guest(Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    g_autoptr(GError) error = NULL;
+
+    if (!m->guest_stopped || host->ops->run_state(host->opaque) != RUN_STATE_FINISH_MIGRATE) {
+        return;
+    }
+    bool ok = m->old_run_state == RUN_STATE_RUNNING
+        ? host->ops->start(host->opaque, &error)
+        : host->ops->set_run_state(host->opaque, m->old_run_state, &error);
+    if (!ok) {
+        migration_host_log(host, "the guest could not go on after the migration: %s", error->message);
+    }
+}
+
+static void release(Migration *m)
+{
+    if (m->figures.throttle_percent) {
+        set_throttle(m, 0);
+    }
+    savevm_free(g_steal_pointer(&m->save));
+    stream_writer_free(g_steal_pointer(&m->writer));
+
+    g_mutex_lock(&m->ctx->lock);
+    RamSave *ram = m->ram;
+    if (ram) {
+        migration_keep_ram_stats(m);
+    }
+    m->ram = NULL;
+    Channel *channel = g_steal_pointer(&m->channel);
+    g_mutex_unlock(&m->ctx->lock);
+    if (ram) {
+        ram_round_remove_notifier(ram, &m->round_notifier);
+    }
+    ram_save_free(ram);
+    channel_unref(channel);
+    qapi_free_MigrationParameters(g_steal_pointer(&m->live));
+}
+
+static void end_well(Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    g_autoptr(GError) error = NULL;
+
+    release(m);
+    if (!host->ops->set_run_state(host->opaque, RUN_STATE_POSTMIGRATE, &error)) {
+        migration_host_log(host, "after the migration: %s", error->message);
+    }
+}
+
+static void end_badly(Migration *m, GError *error)
+{
+    bool lost = g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_IO) ||
+                g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_EOF);
+
+    if (lost) {
+        migration_return_path_linger(m);
+    }
+    trace_migration_failed(error->message);
+    if (migration_state_set(&m->ctx->outgoing_state, MIGRATION_STATUS_FAILING)) {
+        if (m->channel) {
+            migration_host_log(&m->ctx->host, "%s", error->message);
+        }
+        migration_set_error(m, error);
+    } else {
+        g_error_free(error);    /* cancelled: what broke broke because of that */
+    }
+    restore_guest(m);
+    if (m->channel) {
+        channel_shutdown(m->channel);
+    }
+    migration_return_path_stop(m);
+    release(m);
+}
+
+static void finish(Migration *m, bool ok)
+{
+    MigrationContext *ctx = m->ctx;
+
+    g_mutex_lock(&ctx->lock);
+    m->figures.end_us = g_get_monotonic_time();
+    m->guest_stopped = false;
+    g_mutex_unlock(&ctx->lock);
+    migration_update_busy(ctx, false, false);
+    if (ok) {
+        migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_COMPLETED);
+    } else if (!migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_FAILED)) {
+        migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_CANCELLED);
+    }
+}
+
+gpointer migration_thread(gpointer opaque)
+{
+    Migration *m = opaque;
+    GError *error = NULL;
+
+    bool ok = connect_channel(m, &error) && set_up(m, &error) && iterate(m, &error) && switch_over(m, &error) &&
+              hand_over(m, &error);
+    if (ok) {
+        end_well(m);
+    } else {
+        end_badly(m, error);
+    }
+    finish(m, ok);
+    return NULL;
+}

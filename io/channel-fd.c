@@ -15,7 +15,8 @@ bool fd_channel_init(FdChannel *c, const ChannelOps *ops, int read_fd, int write
 {
     c->base.ops = ops;
     c->base.ref_count = 1;
-    c->base.features |= (read_fd >= 0 ? CHANNEL_FEATURE_READ : 0) | (write_fd >= 0 ? CHANNEL_FEATURE_WRITE : 0);
+    c->base.features |=
+        (read_fd >= 0 ? CHANNEL_FEATURE_READ : 0) | (write_fd >= 0 ? CHANNEL_FEATURE_WRITE : 0);
     c->read_fd = read_fd;
     c->write_fd = write_fd;
     g_mutex_init(&c->lock);

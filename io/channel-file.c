@@ -107,8 +107,8 @@ Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **er
         fd = open(path, flags | O_CLOEXEC, mode);
     } while (fd < 0 && errno == EINTR);
     if (fd < 0 || fstat(fd, &st) < 0) {
-        error_set_errno(errp, GODWIT_ERROR_IO, errno, "Could not %s '%s'", flags & O_CREAT ? "create" : "open",
-                        path);
+        error_set_errno(errp, GODWIT_ERROR_IO, errno, "Could not %s '%s'",
+                        flags & O_CREAT ? "create" : "open", path);
         if (fd >= 0) {
             close(fd);
         }

@@ -118,7 +118,9 @@ static bool wait_notification(SocketChannel *s, GError **errp)
         if (n) {
             return n > 0;
         }
-        /* A closed connection keeps poll() from waiting, while the last notifications may still be to come. */
+        /*
+         * A closed connection keeps poll() from waiting, while the last notifications may still be to come.
+         */
         if (polled) {
             fd_channel_wait(&s->fd, -1, 0, 1);
         }

@@ -178,7 +178,8 @@ bool channel_pread_all(Channel *c, void *buf, size_t len, off_t offset, GError *
 
 bool channel_pwritev_all(Channel *c, struct iovec *iov, size_t n, off_t offset, GError **errp)
 {
-    if (!need(c, CHANNEL_FEATURE_SEEKABLE, "write at an offset", errp) || fault_point("channel-pwrite", errp)) {
+    if (!need(c, CHANNEL_FEATURE_SEEKABLE, "write at an offset", errp) ||
+        fault_point("channel-pwrite", errp)) {
         return false;
     }
     iov_advance(&iov, &n, 0);

@@ -12,7 +12,10 @@
 #include <poll.h>
 #include <unistd.h>
 
-/* A unix listener with a full backlog refuses a non-blocking connect for the moment: ask again after this time. */
+/*
+ * A unix listener with a full backlog refuses a non-blocking connect for the moment: ask again after this
+ * time.
+ */
 #define BACKLOG_RETRY_MS 10
 
 /* Connects the non-blocking @fd.  0, or an errno; ECANCELED if cancelled. */

@@ -125,7 +125,10 @@ static int bind_endpoint(const Bind *b, const Endpoint *e, GError **errp)
     return 0;
 }
 
-/* Binds all endpoints to @port; with port 0 the first one's choice is for all.  0, or an errno with @errp set. */
+/*
+ * Binds all endpoints to @port; with port 0 the first one's choice is for all.  0, or an errno with @errp
+ * set.
+ */
 static int bind_port(const Bind *b, unsigned port, GError **errp)
 {
     g_autoptr(GError) err = NULL;
@@ -188,7 +191,10 @@ static bool bind_inet(const Bind *b, GError **errp)
     }
 }
 
-/* A socket that a listener left behind would be in the way; anything else with that name is not ours to remove. */
+/*
+ * A socket that a listener left behind would be in the way; anything else with that name is not ours to
+ * remove.
+ */
 static bool bind_unix(const Bind *b, GError **errp)
 {
     const UnixSocketAddress *un = b->addr->u.q_unix;
@@ -363,7 +369,8 @@ static void remove_unix_file(const Listener *l)
 {
     struct stat st;
 
-    if (l->unix_path && lstat(l->unix_path, &st) == 0 && st.st_dev == l->unix_dev && st.st_ino == l->unix_ino) {
+    if (l->unix_path && lstat(l->unix_path, &st) == 0 && st.st_dev == l->unix_dev &&
+        st.st_ino == l->unix_ino) {
         unlink(l->unix_path);
     }
 }

@@ -161,8 +161,8 @@ static bool lookup_in_thread(Lookup *l, GCancellable *cancellable)
 
 static void set_lookup_error(GError **errp, const char *host, const char *port, const char *reason)
 {
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "address resolution failed for %s:%s: %s", host, port,
-                reason);
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "address resolution failed for %s:%s: %s", host,
+                port, reason);
 }
 
 /* Numbers are resolved here and now, names in a thread if there is a @cancellable. */
@@ -256,7 +256,8 @@ static bool resolve_unix(const UnixSocketAddress *addr, Endpoint *e, GError **er
     size_t room = sizeof(e->un.sun_path) - (abstract ? 1 : 0);
 
     if (len > room || (!abstract && len == room)) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "UNIX socket path '%s' is too long", addr->path);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "UNIX socket path '%s' is too long",
+                    addr->path);
         return false;
     }
     e->un.sun_family = AF_UNIX;
@@ -422,7 +423,8 @@ SocketAddress *socket_address_local(int fd, GError **errp)
     case AF_VSOCK:
         return vsock_from_endpoint(&e);
     default:
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "Unknown address family %d", e.sa.sa_family);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "Unknown address family %d",
+                    e.sa.sa_family);
         return NULL;
     }
 }

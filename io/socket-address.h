@@ -32,10 +32,15 @@ typedef struct Endpoint {
  */
 GArray *endpoints_resolve(const SocketAddress *addr, bool passive, GCancellable *cancellable, GError **errp);
 
-/* Polls @fd (-1: none) for @events, at most @timeout_ms (-1: for ever).  False once @cancellable is cancelled. */
+/*
+ * Polls @fd (-1: none) for @events, at most @timeout_ms (-1: for ever).  False once @cancellable is
+ * cancelled.
+ */
 bool wait_unless_cancelled(int fd, short events, int timeout_ms, GCancellable *cancellable);
 
-/* A new socket for @endpoint with our options and the address's keep-alive settings; -1 and errno on error. */
+/*
+ * A new socket for @endpoint with our options and the address's keep-alive settings; -1 and errno on error.
+ */
 int endpoint_socket(const Endpoint *endpoint, const SocketAddress *addr, GError **errp);
 
 /* The local address of @fd.  NULL for a family that the schema does not know. */

@@ -8,7 +8,8 @@ int socket_domain(int fd);
 
 /*
  * Big buffers, no delay for small writes.  For sockets that are going to connect or listen: before they
- * do, because TCP agrees on its window scale then.  Accepted sockets inherit.  Nothing here can fail the caller.
+ * do, because TCP agrees on its window scale then.  Accepted sockets inherit.  Nothing here can fail the
+ * caller.
  */
 void socket_set_options(int fd);
 

@@ -23,7 +23,9 @@
     size_t name params { return name##_body args; }
 #endif
 
-/* From this size on a bitmap is mapped, so that words never touched cost no memory and freeing gives it back. */
+/*
+ * From this size on a bitmap is mapped, so that words never touched cost no memory and freeing gives it back.
+ */
 #define MMAP_THRESHOLD (256 * 1024)
 
 /* The bits of a word from @from up to but without @to; 0 <= from < to <= 64. */

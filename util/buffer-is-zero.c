@@ -113,9 +113,12 @@ static RACY bool test_neon(const uint8_t *buf, size_t len)
             p = last;
         }
         uint32x4_t a = vorrq_u32(vld1q_u32((const uint32_t *)p), vld1q_u32((const uint32_t *)(p + 16)));
-        uint32x4_t b = vorrq_u32(vld1q_u32((const uint32_t *)(p + 32)), vld1q_u32((const uint32_t *)(p + 48)));
-        uint32x4_t c = vorrq_u32(vld1q_u32((const uint32_t *)(p + 64)), vld1q_u32((const uint32_t *)(p + 80)));
-        uint32x4_t d = vorrq_u32(vld1q_u32((const uint32_t *)(p + 96)), vld1q_u32((const uint32_t *)(p + 112)));
+        uint32x4_t b =
+            vorrq_u32(vld1q_u32((const uint32_t *)(p + 32)), vld1q_u32((const uint32_t *)(p + 48)));
+        uint32x4_t c =
+            vorrq_u32(vld1q_u32((const uint32_t *)(p + 64)), vld1q_u32((const uint32_t *)(p + 80)));
+        uint32x4_t d =
+            vorrq_u32(vld1q_u32((const uint32_t *)(p + 96)), vld1q_u32((const uint32_t *)(p + 112)));
 
         if (vmaxvq_u32(vorrq_u32(vorrq_u32(a, b), vorrq_u32(c, d)))) {
             return false;

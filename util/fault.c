@@ -80,9 +80,10 @@ static Fault *fault_parse(const char *text, GError **errp)
     if (n < 2 || *part[0] == '\0' ||
         !g_ascii_string_to_unsigned(part[1], 10, 1, G_MAXINT, &pass, NULL) ||
         (n == 3 && !parse_action(f, part[2]))) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "GODWIT_FAULT: '%s' is not NAME:N[:error|kill|stop|delay=MS] with N from 1 and MS up to %d",
-                    text, FAULT_MAX_DELAY_MS);
+        g_set_error(
+            errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+            "GODWIT_FAULT: '%s' is not NAME:N[:error|kill|stop|delay=MS] with N from 1 and MS up to %d", text,
+            FAULT_MAX_DELAY_MS);
         fault_free(f);
         return NULL;
     }

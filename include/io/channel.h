@@ -30,7 +30,7 @@ typedef enum {
     CHANNEL_FEATURE_FD_PASS   = 1 << 3,   /* a unix socket: descriptors travel with the bytes */
     CHANNEL_FEATURE_ZERO_COPY = 1 << 4,   /* MSG_ZEROCOPY was accepted by the kernel */
     CHANNEL_FEATURE_PEEK      = 1 << 5,   /* channel_peek() works */
-    CHANNEL_FEATURE_MULTI     = 1 << 6,   /* a second connection to the same address is possible: tcp, unix, vsock */
+    CHANNEL_FEATURE_MULTI     = 1 << 6,   /* tcp, unix, vsock: the same address may be connected to again */
 } ChannelFeature;
 
 typedef enum {

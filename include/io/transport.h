@@ -21,7 +21,10 @@ Channel *channel_socket_connect(const SocketAddress *addr, GCancellable *cancell
  */
 Channel *channel_from_fd(int fd, GError **errp);
 
-/* False if @fd is a regular file or something else that can seek, /dev/null included, or no descriptor at all. */
+/*
+ * False if @fd is a regular file or something else that can seek, /dev/null included, or no descriptor at
+ * all.
+ */
 bool channel_fd_is_stream(int fd);
 
 /* "tcp:127.0.0.1:4444", "tcp:[::1]:4444", "unix:PATH", "vsock:CID:PORT", "fd:NAME"; caller frees. */
@@ -49,19 +52,23 @@ void listener_start(Listener *listener, ListenerFunc func, void *opaque);
 /* The addresses that are really bound, real ports included; owned by the listener. */
 const SocketAddressList *listener_addresses(const Listener *listener);
 
-/* Stops listening, closes, removes the unix socket's file if it is still the listener's own.  NULL is fine. */
+/*
+ * Stops listening, closes, removes the unix socket's file if it is still the listener's own.  NULL is fine.
+ */
 void listener_free(Listener *listener);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Listener, listener_free)
 
 /*
  * Runs argv (no shell, no search in PATH) with its standard input and output on
- * the channel, or on /dev/null if not writable or readable; standard error is inherited.  Closing waits for the
- * child; a child that ended with an error is an error of channel_close().  After
+ * the channel, or on /dev/null if not writable or readable; standard error is inherited.  Closing waits for
+ * the child; a child that ended with an error is an error of channel_close().  After
  * channel_shutdown() closing gives it half a second, then SIGTERM, then SIGKILL.
  */
 Channel *channel_command_spawn(const char *const *argv, bool readable, bool writable, GError **errp);
 
-/* Opens @path with open(2) flags and mode.  "Could not open 'PATH': ...", or with O_CREAT "Could not create". */
+/*
+ * Opens @path with open(2) flags and mode.  "Could not open 'PATH': ...", or with O_CREAT "Could not create".
+ */
 Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **errp);
 
 /* Cuts the file of a channel from channel_file_open() or channel_from_fd() to @length bytes.  0, or an errno. */

@@ -19,7 +19,8 @@ const char *buffer_is_zero_name(void);
 
 /*
  * For tests and benchmarks, with no other thread about: uses implementation @i, counted from 0,
- * the widest first, if this CPU can; otherwise the choice stays.  False if there is no implementation @i in this build.
+ * the widest first, if this CPU can; otherwise the choice stays.  False if there is no implementation @i in
+ * this build.
  */
 bool buffer_is_zero_select(unsigned i);
 

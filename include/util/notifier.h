@@ -24,7 +24,10 @@ typedef struct NotifierList {
 
 void notifier_list_add(NotifierList *list, Notifier *notifier);
 
-/* Removes @notifier; does nothing if it is not in the list.  A notifier may remove itself while it is notified. */
+/*
+ * Removes @notifier; does nothing if it is not in the list.  A notifier may remove itself while it is
+ * notified.
+ */
 void notifier_list_remove(NotifierList *list, Notifier *notifier);
 
 /* Calls each notifier until one fails; the rest are then not called and its error is returned. */

@@ -30,12 +30,17 @@ uint64_t reader_be64(Reader *r, const char *field);
 /* A pointer to the next @len bytes inside the reader's memory, or NULL. */
 const uint8_t *reader_bytes(Reader *r, size_t len, const char *field);
 
-/* One length byte, then that many bytes; copied to @out (256 bytes) and terminated.  Refuses an embedded NUL. */
+/*
+ * One length byte, then that many bytes; copied to @out (256 bytes) and terminated.  Refuses an embedded NUL.
+ */
 bool reader_counted_string(Reader *r, char out[256], const char *field);
 
 size_t reader_left(const Reader *r);
 
-/* True if every read fitted and, with @all, nothing is left.  Else an error of GODWIT_ERROR_PROTOCOL naming the field. */
+/*
+ * True if every read fitted and, with @all, nothing is left.  Else an error of GODWIT_ERROR_PROTOCOL naming
+ * the field.
+ */
 bool reader_finish(const Reader *r, bool all, const char *what, GError **errp);
 
 #endif

@@ -101,7 +101,9 @@ static void *read_pattern(void *opaque)
     return NULL;
 }
 
-/* More elements than one call takes, empty ones among them, through a pipe that takes them in small pieces. */
+/*
+ * More elements than one call takes, empty ones among them, through a pipe that takes them in small pieces.
+ */
 static void test_writev_all(void)
 {
     g_autofree uint8_t *buf = g_malloc(PATTERN_LEN);
@@ -113,7 +115,9 @@ static void test_writev_all(void)
         buf[i] = pattern(i);
     }
     while (off < PATTERN_LEN) {
-        size_t len = n == max - 2 ? PATTERN_LEN - off : n % 7 == 0 ? 0 : (size_t)g_test_rand_int_range(1, 1400);
+        size_t len = n == max - 2 ? PATTERN_LEN - off
+                     : n % 7 == 0 ? 0
+                                  : (size_t)g_test_rand_int_range(1, 1400);
 
         len = MIN(len, PATTERN_LEN - off);
         iov[n++] = (struct iovec){ buf + off, len };
@@ -188,7 +192,8 @@ static void test_file(void)
     struct stat st;
 
     expect_open_error("/nonexistent/x", O_RDONLY, "Could not open '%s': No such file or directory");
-    expect_open_error("/nonexistent/x", O_WRONLY | O_CREAT, "Could not create '%s': No such file or directory");
+    expect_open_error("/nonexistent/x", O_WRONLY | O_CREAT,
+                      "Could not create '%s': No such file or directory");
     expect_open_error(dir, O_WRONLY | O_CREAT, "Could not create '%s': Is a directory");
 
     g_autoptr(Channel) c = channel_file_open(path, O_RDWR | O_CREAT | O_TRUNC, 0600, &err);

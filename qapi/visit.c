@@ -169,12 +169,13 @@ static bool enum_from_json(const QapiTypeInfo *info, json_t *json, const Place *
     return true;
 }
 
-static bool str_or_null_from_json(json_t *json, const Place *place, void **out, GError **errp)
+static bool str_or_null_from_json(const QapiTypeInfo *info, json_t *json, const Place *place, void **out,
+                                  GError **errp)
 {
     QapiStrOrNull *value;
 
     if (!json_is_null(json) && !qapi_json_is_string(json)) {
-        return wrong_type(place, "StrOrNull", errp);
+        return wrong_type(place, info->name, errp);
     }
     value = g_new0(QapiStrOrNull, 1);
     value->is_null = json_is_null(json);
@@ -312,7 +313,7 @@ static bool value_from_json(const QapiTypeInfo *info, json_t *json, const Place 
         *(char **)out = g_strdup(json_string_value(json));
         return true;
     case QAPI_KIND_STR_OR_NULL:
-        return str_or_null_from_json(json, place, out, errp);
+        return str_or_null_from_json(info, json, place, out, errp);
     case QAPI_KIND_LIST:
         return list_from_json(info, json, place, out, errp);
     case QAPI_KIND_STRUCT:

@@ -346,6 +346,9 @@ class Schema:
         value = expression.value
         data = self._want(value, 'data', Sequence, what, 'a list')
         table = self._flag(value, 'option-table', what)
+        prefix = value.get('prefix', 'X')
+        if not isinstance(prefix, str) or not re.fullmatch(r'[A-Z][A-Z0-9_]*', prefix):
+            raise SchemaError(value.key_where['prefix'], f"{what}: 'prefix' must be an UPPER_CASE string")
         values = []
         enum = Enum(expression.name, value.module, value.where, values, value.get('prefix'), table)
         constants = {}
@@ -453,6 +456,9 @@ class Schema:
         if arg and arg.schema_only:
             raise SchemaError(value.where, f"{what} cannot take a value of type 'any'")
         command = Command(expression.name, value.module, value.where, arg, returns, flags)
+        for other in self.commands.values():
+            if other.handler == command.handler:
+                raise SchemaError(value.where, f"{what} collides with '{other.name}' in C")
         self.commands[command.name] = command
         return command
 
@@ -571,6 +577,8 @@ class Schema:
                 raise SchemaError(spec.where, f"{what} has option keys, but there is no 'option-table'")
             spec = spec['type']
         type_ = self._type(spec, what, where)
+        if type_.name == 'null' and not what.startswith('alternate'):
+            raise SchemaError(where, f"{what}: type 'null' is for alternates only")
         self._check_option_keys(keys, type_, what, where)
         return Member(name, type_, optional, where, keys, features)
 
@@ -625,6 +633,10 @@ class Schema:
             raise SchemaError(doc.where, f'documentation of {what} says nothing about it')
         if doc.since is None:
             raise SchemaError(doc.where, f"documentation of {what} lacks 'Since:'")
+        if doc.returns and not getattr(made, 'returns', None):
+            raise SchemaError(doc.where, f"documentation of {what} has 'Returns:', but nothing is returned")
+        if not doc.returns and getattr(made, 'returns', None):
+            raise SchemaError(doc.where, f"documentation of {what} lacks 'Returns:'")
         known = {m.name: m for m in self._documented_members(made)}
         for name in doc.members:
             if name not in known:

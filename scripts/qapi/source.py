@@ -169,7 +169,6 @@ class Reader:
         self.module = os.path.splitext(os.path.basename(path))[0]
         self.expressions = []       # of this file and of what it includes, in order
         self.includes = []          # modules included directly
-        self.doc_sections = []      # free-standing doc comments: (module, lines)
         self.files = [path]
         self._seen = seen if seen is not None else {}
         self._seen[os.path.abspath(path)] = self.module
@@ -202,12 +201,11 @@ class Reader:
         self._end_doc(doc)
 
     def _end_doc(self, doc):
-        """A doc comment that no definition followed: a section of the reference if it names nothing."""
+        """A doc comment that no definition followed: a section of the reference, unless it names something."""
         if doc is None:
             return
         if doc.name is not None:
             raise SchemaError(doc.where, f"documentation for '{doc.name}' is not followed by the definition")
-        self.doc_sections.append((self.module, doc.text))
         self.expressions.append(Expression(_section(doc, self.module), doc))
 
     def _include(self, value):

@@ -130,6 +130,15 @@ class Ram:
         """A copy of the present content."""
         return self.read()
 
+    def remove_content(self):
+        """Back to a hole: all zero, nothing allocated."""
+        os.truncate(self.path, 0)
+        os.truncate(self.path, self.size)
+
+    def allocated(self):
+        """Bytes that the file really takes."""
+        return os.stat(self.path).st_blocks * 512
+
     # ---- comparison ----
 
     def difference(self, other):

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(HERE, 'functional'))
 from godwit import deadline, programs     # noqa: E402
 from godwit.ram import Ram                # noqa: E402
 from godwit.routes import ROUTES          # noqa: E402
-from godwit.vm import Vm                  # noqa: E402
+from godwit.vm import Vm, VmDied          # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -92,10 +92,10 @@ def make_vm(folder):
     yield make
     crashed = []
     for vm in reversed(made):
-        status = vm.reap()
-        # A status below zero is a signal that this fixture did not send: tests that kill a VM set expect_signal.
-        if status is not None and status < 0 and -status != getattr(vm, 'expect_signal', None):
-            crashed.append(f'{vm} was killed by signal {-status}: {vm.stderr.strip()[-2000:]}')
+        try:
+            vm.reap()
+        except VmDied as error:
+            crashed.append(str(error))
     if crashed:
         pytest.fail('\n'.join(crashed))
 

@@ -11,7 +11,7 @@ from godwit.ram import MIB, PAGE
 from godwit.relay import Faults
 from godwit.routes import perform
 
-SIZE = 2 * MIB + 2 * PAGE
+SIZE = 8 * MIB + 2 * PAGE
 
 
 @pytest.fixture
@@ -103,14 +103,14 @@ def test_destination_ends(how, passed, source, destination, make_route):
     content = source.ram.copy()
     dst = destination()
     dst.expect_signal = how
-    source.set_parameters(max_bandwidth=4 * MIB)
+    source.set_parameters(max_bandwidth=4 * MIB, downtime_limit=1)
     route = make_route('tcp', Faults())
     route.listen(dst)
     route.connect(source)
     route.relay.wait_passed(passed)
     dst.kill(how)
     goes_on(source, content)
-    source.set_parameters(max_bandwidth=0)
+    source.set_parameters(max_bandwidth=0, downtime_limit=300)
     sent_again(source, destination, make_route)
 
 
@@ -118,7 +118,7 @@ def test_destination_ends(how, passed, source, destination, make_route):
 def test_source_ends(how, source, destination, make_route):
     dst = destination()
     source.expect_signal = how
-    source.set_parameters(max_bandwidth=4 * MIB)
+    source.set_parameters(max_bandwidth=4 * MIB, downtime_limit=1)
     route = make_route('tcp', Faults())
     route.listen(dst)
     route.connect(source)
@@ -133,7 +133,7 @@ def test_stalled_link_can_be_cancelled(source, destination, make_route):
     route.listen(dst)
     route.connect(source)
     route.relay.wait_passed(300_000)
-    assert source.migration_state() == 'active'
+    assert source.migration_state() in ('active', 'device')
     assert dst.migration_state() == 'active'
     source.call('migrate_cancel')
     source.wait_migration('cancelled')
@@ -213,7 +213,7 @@ def test_disk_full(source, destination, make_route, folder):
 
 @pytest.mark.quick
 def test_immediate_errors_leave_all_as_it_was(source, destination, make_route, folder):
-    for uri in ('file:/nonexistent/x', 'fd:nosuch', 'foo:bar', 'tcp:localhost', 'unix:', 'exec:'):
+    for uri in ('file:/nonexistent/x', 'fd:nosuch', 'foo:bar', 'tcp:localhost', 'unix:'):
         text = source.try_call('migrate', uri=uri)
         assert text
         assert source.run_state == 'running'

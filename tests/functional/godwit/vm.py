@@ -41,6 +41,8 @@ class Vm:
         self.arguments = self._arguments(incoming, machine, options, qtest)
         self.qmp = None
         self._qtest = None
+        self.expect_signal = None       # a signal by which this process may end
+        self.reaped = False
         env = dict(os.environ, **(environment or {}))
         with open(self.stderr_path, 'wb') as stderr:
             self.process = subprocess.Popen(self.arguments, stdin=subprocess.DEVNULL, stdout=stderr,
@@ -86,6 +88,17 @@ class Vm:
     def alive(self):
         return self.process.poll() is None
 
+    def anonymous_memory(self):
+        """Bytes of anonymous memory that are really there."""
+        with open(f'/proc/{self.pid}/status') as f:
+            return next(int(line.split()[1]) << 10 for line in f if line.startswith('RssAnon'))
+
+    def cpu_seconds(self):
+        """Processor time used so far, user and system."""
+        with open(f'/proc/{self.pid}/stat') as f:
+            fields = f.read().rpartition(')')[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf('SC_CLK_TCK')
+
     def check_alive(self):
         if not self.alive:
             raise VmDied(f'{self} ended with status {self.process.returncode}: {self.stderr.strip()}')
@@ -111,16 +124,19 @@ class Vm:
         assert status == 0, f'{self} ended with status {status}: {self.stderr.strip()}'
 
     def reap(self):
-        """Whatever state it is in: it is gone afterwards.  The status it had ended with by itself, or None."""
+        """Whatever state it is in: it is gone afterwards.  VmDied if it had crashed."""
+        if self.reaped:
+            return
+        self.reaped = True
         status = self.process.poll()
         if status is None:
             self.process.kill()
             self.process.wait()
-        if self.qmp:
-            self.qmp.close()
-        if self._qtest:
-            self._qtest.close()
-        return status
+        for client in (self.qmp, self._qtest):
+            if client:
+                client.close()
+        if status is not None and status < 0 and -status != self.expect_signal:
+            raise VmDied(f'{self} was killed by signal {-status}: {self.stderr.strip()[-2000:]}')
 
     # ---- the monitors ----
 

@@ -14,13 +14,11 @@ FORWARD = [name for name, facts in ORIGINS.items() if not facts.get('return_path
 BACK = [name for name, facts in ORIGINS.items() if facts.get('return_path')]
 SCRIPT = os.path.join(os.path.dirname(__file__), '..', '..', 'scripts', 'verify-stream')
 
-pytestmark = pytest.mark.quick
-
-
 def options(name):
     return {'capabilities': set(ORIGINS[name]['capabilities']), 'machine': 'none'}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize('name', FORWARD)
 def test_good(name, verify_stream):
     verifier = verify_stream.Verifier(captures.load(name), memory={'m0': None}, **options(name))
@@ -103,6 +101,7 @@ def test_mapped_ram_fields_mutated(verify, verify_stream):
         assert verify(bytes(spoiled), memory=memory, **options(name)) is not None, hex(offset)
 
 
+@pytest.mark.quick
 def test_mapped_ram_page_lost(verify, verify_stream):
     name = 'mapped-ram-11.1'
     data = captures.load(name)
@@ -160,6 +159,7 @@ def run(*words, data=None):
     return subprocess.run([sys.executable, SCRIPT, *words], input=data, capture_output=True, timeout=60, check=False)
 
 
+@pytest.mark.quick
 def test_exit_statuses(tmp_path):
     good = captures.load('plain-11.1')
     path = tmp_path / 'stream'
@@ -174,6 +174,7 @@ def test_exit_statuses(tmp_path):
     assert run(str(path), '--ram', 'm0').returncode == 2
 
 
+@pytest.mark.quick
 def test_json_report(tmp_path):
     data = captures.load('plain-7.2')
     report = json.loads(run('--json', '-', data=data).stdout)
@@ -183,6 +184,7 @@ def test_json_report(tmp_path):
     assert report['verdict'] == 'bad' and report['offset'] == 13
 
 
+@pytest.mark.quick
 def test_memory_image(tmp_path, verify_stream):
     data = captures.load('plain-7.2')
     verifier = verify_stream.Verifier(data, memory={'m0': None})
@@ -197,6 +199,7 @@ def test_memory_image(tmp_path, verify_stream):
     assert result.returncode == 1 and b'page 0x5 ends up different' in result.stdout
 
 
+@pytest.mark.quick
 def test_offset():
     data = captures.load('plain-7.2')
     assert run('--offset', '0x1000', '-', data=bytes(0x1000) + data).returncode == 0

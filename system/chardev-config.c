@@ -3,7 +3,8 @@
 
 /*
  * The short form is turned into the long form's list of options; one function then
- * makes a ChardevConfig of either.  Bytes come from the command line only, but the parser is fuzzed all the same.
+ * makes a ChardevConfig of either.  Bytes come from the command line only, but the parser is fuzzed all the
+ * same.
  */
 #include "chardev-internal.h"
 
@@ -14,9 +15,10 @@
 
 /* Every option of every type: an unknown one is refused, one that this type has no use for is ignored. */
 static const char *const known_options[] = {
-    "id", "backend", "path", "host", "port", "fd", "to", "ipv4", "ipv6", "abstract", "tight", "server", "wait",
-    "telnet", "nodelay", "keep-alive", "reconnect-ms", "reconnect", "append", "input-path", "signal", "logfile",
-    "logappend", "mux", "websocket", "tn3270", "tls-creds", "tls-authz", NULL,
+    "id",           "backend",   "path",      "host",       "port",   "fd",      "to",        "ipv4",
+    "ipv6",         "abstract",  "tight",     "server",     "wait",   "telnet",  "nodelay",   "keep-alive",
+    "reconnect-ms", "reconnect", "append",    "input-path", "signal", "logfile", "logappend", "mux",
+    "websocket",    "tn3270",    "tls-creds", "tls-authz",  NULL,
 };
 
 /* Options of the peers that ask for something which does not exist here. */
@@ -24,15 +26,15 @@ static const char *const unsupported_options[] = {"websocket", "tn3270", "mux"};
 
 /* Types of the peers that do not exist here. */
 static const char *const unsupported_types[] = {
-    "ringbuf", "memory", "serial", "parallel", "mux", "hub", "udp", "qemu-vdagent", "msmouse", "wctablet",
-    "testdev", NULL,
+    "ringbuf", "memory",       "serial",  "parallel", "mux",     "hub",
+    "udp",     "qemu-vdagent", "msmouse", "wctablet", "testdev", NULL,
 };
 
 /* Other names. */
 static const struct {
     const char *name, *type;
 } type_aliases[] = {
-    {"vc", "null"},         /* a virtual console without a display to show it */
+    {"vc", "null"}, /* a virtual console without a display to show it */
     {"tty", "serial"},
     {"parport", "parallel"},
 };
@@ -100,10 +102,11 @@ static bool take_flags(ChardevConfig *c, const KeyVal *kv, GError **errp)
         bool *value;
         bool fallback;
     } flags[] = {
-        {"server", &c->server, false},   {"telnet", &c->telnet, false},     {"nodelay", &c->nodelay, false},
-        {"abstract", &c->abstract, false}, {"tight", &c->tight, true},      {"append", &c->append, false},
-        {"signal", &c->signal, true},    {"logappend", &c->log_append, false}, {"wait", &c->wait, false},
-        {"keep-alive", &c->keep_alive, false},
+        {"server", &c->server, false},   {"telnet", &c->telnet, false},
+        {"nodelay", &c->nodelay, false}, {"abstract", &c->abstract, false},
+        {"tight", &c->tight, true},      {"append", &c->append, false},
+        {"signal", &c->signal, true},    {"logappend", &c->log_append, false},
+        {"wait", &c->wait, false},       {"keep-alive", &c->keep_alive, false},
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(flags); i++) {
@@ -262,19 +265,14 @@ ChardevConfig *chardev_config_parse_options(const char *options, char **id, GErr
 static const struct {
     const char *word;
     const char *type;
-    const char *key;        /* of what follows the colon; NULL: nothing may follow; "host": HOST:PORT */
-    const char *extra;      /* more options, or "" */
+    const char *key;   /* of what follows the colon; NULL: nothing may follow; "host": HOST:PORT */
+    const char *extra; /* more options, or "" */
 } short_forms[] = {
-    {"null", "null", NULL, ""},
-    {"vc", "null", NULL, ""},
-    {"stdio", "stdio", NULL, ""},
-    {"pty", "pty", NULL, ""},
-    {"pty:", "pty", "path", ""},
-    {"file:", "file", "path", ""},
-    {"pipe:", "pipe", "path", ""},
-    {"unix:", "socket", "path", ""},
-    {"tcp:", "socket", "host", ""},
-    {"telnet:", "socket", "host", ",telnet=on"},
+    {"null", "null", NULL, ""},     {"vc", "null", NULL, ""},
+    {"stdio", "stdio", NULL, ""},   {"pty", "pty", NULL, ""},
+    {"pty:", "pty", "path", ""},    {"file:", "file", "path", ""},
+    {"pipe:", "pipe", "path", ""},  {"unix:", "socket", "path", ""},
+    {"tcp:", "socket", "host", ""}, {"telnet:", "socket", "host", ",telnet=on"},
 };
 
 /* "HOST:PORT,..." or "[HOST]:PORT,..." as "host=HOST,port=PORT,...". */

@@ -51,14 +51,15 @@ const ChardevOps chardev_null_ops = {
 
 /* ---- stdio ---- */
 
-/* The terminal as it was, for the end of the process however it comes.  Main thread; raw is set before the handler. */
+/* The terminal as it was, for the end of the process however it comes.  Main thread; raw is set before the
+ * handler. */
 static struct {
     Chardev *owner;
     bool forbidden;
     bool changed;
     bool exit_hook;
     struct termios saved, raw;
-    int saved_flags[2];     /* of descriptors 0 and 1; -1: unchanged */
+    int saved_flags[2]; /* of descriptors 0 and 1; -1: unchanged */
 } terminal = {.saved_flags = {-1, -1}};
 
 void chardev_forbid_stdio(void)
@@ -106,8 +107,9 @@ static void make_raw(bool allow_signal)
 }
 
 /*
- * A descriptor of our own for @fd.  Non-blocking mode belongs to the open file, which a terminal shares with the shell
- * and with standard error; so a terminal is opened once more.  Where that is not possible the mode is put back at exit.
+ * A descriptor of our own for @fd.  Non-blocking mode belongs to the open file, which a terminal shares with
+ * the shell and with standard error; so a terminal is opened once more.  Where that is not possible the mode
+ * is put back at exit.
  */
 static int own_stdio_fd(int fd, int access)
 {
@@ -185,7 +187,8 @@ static bool file_open(Chardev *chr, GError **errp)
             return false;
         }
     }
-    int out_fd = open_or_error(config->path, O_WRONLY | O_CREAT | (config->append ? O_APPEND : O_TRUNC), errp);
+    int out_fd =
+        open_or_error(config->path, O_WRONLY | O_CREAT | (config->append ? O_APPEND : O_TRUNC), errp);
     if (out_fd < 0) {
         if (in_fd >= 0) {
             close(in_fd);
@@ -244,9 +247,9 @@ const ChardevOps chardev_pipe_ops = {
 
 typedef struct PtyKind {
     int master;
-    char *name;         /* of the slave */
-    guint timer;        /* looks for a user while there is none */
-    bool linked;        /* config->path is our symbolic link to the slave */
+    char *name;  /* of the slave */
+    guint timer; /* looks for a user while there is none */
+    bool linked; /* config->path is our symbolic link to the slave */
 } PtyKind;
 
 /* The master reports a hang-up as long as nobody has the slave open. */

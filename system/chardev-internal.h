@@ -7,20 +7,20 @@
 
 /* A device as asked for: what text becomes before anything is opened. */
 typedef struct ChardevConfig {
-    char *type;             /* "socket", "stdio", ... */
-    char *path;             /* unix socket, file, stem of a pipe's two names, link to a pty */
-    char *input_path;       /* of a file */
-    char *host, *port;      /* inet socket; an empty host listens on every address */
-    int fd;                 /* ready-made socket, or -1 */
-    uint16_t to;            /* last port to try; 0: only `port` */
-    bool ipv4, ipv6;        /* allowed address families */
-    bool abstract, tight;   /* unix: name in the abstract name space; its length is exact */
+    char *type;           /* "socket", "stdio", ... */
+    char *path;           /* unix socket, file, stem of a pipe's two names, link to a pty */
+    char *input_path;     /* of a file */
+    char *host, *port;    /* inet socket; an empty host listens on every address */
+    int fd;               /* ready-made socket, or -1 */
+    uint16_t to;          /* last port to try; 0: only `port` */
+    bool ipv4, ipv6;      /* allowed address families */
+    bool abstract, tight; /* unix: name in the abstract name space; its length is exact */
     bool server, wait, telnet, nodelay, keep_alive;
-    bool append;            /* to a file */
-    bool signal;            /* a terminal's ^C interrupts the process */
+    bool append; /* to a file */
+    bool signal; /* a terminal's ^C interrupts the process */
     bool log_append;
-    char *log_file;         /* copy of all output, or NULL */
-    int64_t reconnect_ms;   /* 0: never */
+    char *log_file;       /* copy of all output, or NULL */
+    int64_t reconnect_ms; /* 0: never */
 } ChardevConfig;
 
 /* Errors: see chardev_new(). */
@@ -52,28 +52,28 @@ struct Chardev {
     const ChardevOps *ops;
     ChardevConfig *config;
     char *label;
-    unsigned refs;              /* 1, and 1 more while a callback runs */
+    unsigned refs; /* 1, and 1 more while a callback runs */
     bool freed;
 
     const ChardevHandlers *handlers;
     void *opaque;
 
-    bool open;                  /* a peer is there */
-    bool told;                  /* the front end has had opened() and not yet closed() */
-    bool input_ended;           /* end of file on a device that stays open for output */
-    bool input_optional;        /* end of input does not close */
+    bool open;           /* a peer is there */
+    bool told;           /* the front end has had opened() and not yet closed() */
+    bool input_ended;    /* end of file on a device that stays open for output */
+    bool input_optional; /* end of input does not close */
     bool paused;
     bool terminal;
     bool is_socket;
-    int in_fd, out_fd;          /* -1: none; may be the same */
+    int in_fd, out_fd; /* -1: none; may be the same */
     guint in_watch, out_watch, close_source;
 
-    GByteArray *out;            /* bytes from out_pos on wait for the peer */
+    GByteArray *out; /* bytes from out_pos on wait for the peer */
     size_t out_pos;
     int log_fd;
     unsigned telnet_state;
 
-    void *kind;                 /* the kind's own data */
+    void *kind; /* the kind's own data */
 };
 
 /* A peer is there: takes over the descriptors (-1: no such direction), which may be equal. */

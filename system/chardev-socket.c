@@ -21,22 +21,22 @@
 
 /* A host name can have several addresses; each gets a listening socket. */
 #define MAX_LISTENERS 8
-#define BACKLOG 1
+#define BACKLOG       1
 
 /* A connection attempt under way in a thread of its own; @chr becomes NULL when the device goes first. */
 typedef struct ConnectJob {
-    Chardev *chr;               /* main thread only */
-    ChardevConfig config;       /* shallow copy of what connecting needs; strings owned */
+    Chardev *chr;         /* main thread only */
+    ChardevConfig config; /* shallow copy of what connecting needs; strings owned */
 } ConnectJob;
 
 typedef struct SocketKind {
     int listeners[MAX_LISTENERS];
     guint watches[MAX_LISTENERS];
     unsigned n_listeners;
-    char *unlink_path;          /* our socket's file, to be removed */
+    char *unlink_path; /* our socket's file, to be removed */
     dev_t dev;
     ino_t ino;
-    char *local, *peer;         /* "127.0.0.1:4444", of the connection or the listener */
+    char *local, *peer; /* "127.0.0.1:4444", of the connection or the listener */
     ConnectJob *job;
     guint reconnect_timer;
     bool failure_reported;
@@ -61,7 +61,8 @@ static bool unix_address(const ChardevConfig *config, struct sockaddr_un *un, so
     un->sun_family = AF_UNIX;
     if (path_len > room) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_FAILED,
-                    "UNIX socket path '%s' is too long\nPath must be less than %zu bytes", config->path, room);
+                    "UNIX socket path '%s' is too long\nPath must be less than %zu bytes", config->path,
+                    room);
         return false;
     }
     memcpy(un->sun_path + (config->abstract ? 1 : 0), config->path, path_len);
@@ -143,14 +144,14 @@ static void tune(const ChardevConfig *config, int fd)
 static void greet_telnet(int fd)
 {
     static const uint8_t hello[] = {
-        255, 251, 1,    /* IAC WILL ECHO */
-        255, 251, 3,    /* IAC WILL SUPPRESS-GO-AHEAD */
-        255, 251, 0,    /* IAC WILL BINARY */
-        255, 253, 0,    /* IAC DO BINARY */
+        255, 251, 1, /* IAC WILL ECHO */
+        255, 251, 3, /* IAC WILL SUPPRESS-GO-AHEAD */
+        255, 251, 0, /* IAC WILL BINARY */
+        255, 253, 0, /* IAC DO BINARY */
     };
 
     if (send(fd, hello, sizeof(hello), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-        return;     /* a client that has gone already is noticed by the first read */
+        return; /* a client that has gone already is noticed by the first read */
     }
 }
 
@@ -418,7 +419,8 @@ static void close_listeners(SocketKind *k)
     k->n_listeners = 0;
 }
 
-/* One socket for each address, all on @port; 0: the first picks one.  False with errno if none could be had. */
+/* One socket for each address, all on @port; 0: the first picks one.  False with errno if none could be had.
+ */
 static bool listen_on_port(SocketKind *k, struct addrinfo *list, uint16_t port)
 {
     int saved = 0;
@@ -431,7 +433,7 @@ static bool listen_on_port(SocketKind *k, struct addrinfo *list, uint16_t port)
         int fd = listen_on(a);
         if (fd < 0) {
             saved = errno;
-            if (saved == EADDRINUSE) {      /* half of a name is no use: its peer may try the other half */
+            if (saved == EADDRINUSE) { /* half of a name is no use: its peer may try the other half */
                 close_listeners(k);
                 break;
             }
@@ -494,7 +496,7 @@ static gboolean can_accept(gint fd, GIOCondition condition, gpointer opaque)
     int conn = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
 
     if (conn >= 0) {
-        stop_listening(chr->kind);      /* others wait in the backlog */
+        stop_listening(chr->kind); /* others wait in the backlog */
         connected(chr, conn);
     }
     return G_SOURCE_CONTINUE;
@@ -626,7 +628,8 @@ static char *unix_filename(const ChardevConfig *config, const char *prefix)
 {
     const char *abstract = !config->abstract ? "" : config->tight ? ",abstract=on,tight=on" : ",abstract=on";
 
-    return g_strdup_printf("%sunix:%s%s%s", prefix, config->path, abstract, config->server ? ",server=on" : "");
+    return g_strdup_printf("%sunix:%s%s%s", prefix, config->path, abstract,
+                           config->server ? ",server=on" : "");
 }
 
 static char *socket_filename(const Chardev *chr)
@@ -641,8 +644,9 @@ static char *socket_filename(const Chardev *chr)
         return unix_filename(config, prefix);
     }
     if (!k || !k->local) {
-        return config->fd >= 0 ? g_strdup_printf("%sunix:%s", prefix, server)
-                               : g_strdup_printf("%s%s:%s:%s%s", prefix, scheme, config->host, config->port, server);
+        return config->fd >= 0
+                   ? g_strdup_printf("%sunix:%s", prefix, server)
+                   : g_strdup_printf("%s%s:%s:%s%s", prefix, scheme, config->host, config->port, server);
     }
     if (!chr->open || !k->peer) {
         return g_strdup_printf("%s%s:%s%s", prefix, scheme, k->local, server);
@@ -667,7 +671,7 @@ enum { IAC = 255, SB = 250, SE = 240, WILL = 251, DONT = 254 };
 /* What follows IAC. */
 static unsigned telnet_command(uint8_t c, bool *is_data)
 {
-    *is_data = c == IAC;    /* doubled: a byte of data */
+    *is_data = c == IAC; /* doubled: a byte of data */
     return c == SB ? TELNET_SUB : c >= WILL && c <= DONT ? TELNET_OPTION : TELNET_DATA;
 }
 
@@ -691,7 +695,7 @@ static bool telnet_byte(unsigned *state, uint8_t c)
         return false;
     case TELNET_CR:
         *state = c == IAC ? TELNET_IAC : c == '\r' ? TELNET_CR : TELNET_DATA;
-        return c != IAC && c != '\0' && c != '\n';      /* CR NUL and CR LF are one line end */
+        return c != IAC && c != '\0' && c != '\n'; /* CR NUL and CR LF are one line end */
     case TELNET_DATA:
     default:
         *state = c == IAC ? TELNET_IAC : c == '\r' ? TELNET_CR : TELNET_DATA;

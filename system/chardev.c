@@ -3,12 +3,12 @@
 
 /*
  * A device has at most one peer at a time.  Its kind (socket, stdio, ...) finds the peer and hands its
- * descriptors over with chardev_attach(); from then on this file reads, writes and notices the end, and tells the
- * kind, which may find another peer.
+ * descriptors over with chardev_attach(); from then on this file reads, writes and notices the end, and tells
+ * the kind, which may find another peer.
  *
- * Nothing here blocks: output is queued and written when the descriptor takes it.  The front end's closed() is
- * only ever called from the main loop, never from within chardev_write() or chardev_disconnect(), so that a front
- * end needs no protection against itself.
+ * Nothing here blocks: output is queued and written when the descriptor takes it.  The front end's closed()
+ * is only ever called from the main loop, never from within chardev_write() or chardev_disconnect(), so that
+ * a front end needs no protection against itself.
  */
 #include "chardev-internal.h"
 
@@ -27,10 +27,10 @@
 
 static const ChardevOps *const all_ops[] = {
     &chardev_null_ops, &chardev_socket_ops, &chardev_stdio_ops,
-    &chardev_file_ops, &chardev_pipe_ops, &chardev_pty_ops,
+    &chardev_file_ops, &chardev_pipe_ops,   &chardev_pty_ops,
 };
 
-static GPtrArray *all_chardevs;     /* of Chardev *, in order of creation */
+static GPtrArray *all_chardevs; /* of Chardev *, in order of creation */
 
 static void schedule_detach(Chardev *chr);
 static void update_in_watch(Chardev *chr);
@@ -308,7 +308,10 @@ static ssize_t read_socket(int fd, void *buf, size_t len, int *fds, size_t *n_fd
     } control;
     struct iovec iov = {.iov_base = buf, .iov_len = len};
     struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf),
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.buf,
+        .msg_controllen = sizeof(control.buf),
     };
     ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
@@ -355,7 +358,7 @@ static gboolean can_read(gint fd, GIOCondition condition, gpointer opaque)
         input_over(chr);
     }
     chardev_unref(chr);
-    return G_SOURCE_CONTINUE;   /* whoever closed has removed the source */
+    return G_SOURCE_CONTINUE; /* whoever closed has removed the source */
 }
 
 static void update_in_watch(Chardev *chr)
@@ -419,7 +422,7 @@ static Chardev *chardev_create(const char *label, ChardevConfig *config, GError 
 {
     const ChardevOps *ops = find_ops(config->type);
 
-    g_assert(ops);      /* the parser only lets known types through */
+    g_assert(ops); /* the parser only lets known types through */
     if (chardev_find(label)) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_FAILED, "Duplicate ID '%s' for chardev", label);
         chardev_config_free(config);

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_NAME 64     /* of a group or an id, with the terminator; the scan formats below know it */
+#define MAX_NAME 64 /* of a group or an id, with the terminator; the scan formats below know it */
 
 static const struct {
     const char *group;
@@ -30,7 +30,7 @@ static const struct {
 
 /* The group that is being read. */
 typedef struct FileGroup {
-    const CmdlineOption *option;    /* NULL: none yet */
+    const CmdlineOption *option; /* NULL: none yet */
     GString *arg;
 } FileGroup;
 
@@ -109,7 +109,8 @@ static bool add_line(FileGroup *group, const char *line, GError **errp)
     return true;
 }
 
-static bool read_line(VmConfig *config, FileGroup *group, const char *line, const char *location, GError **errp)
+static bool read_line(VmConfig *config, FileGroup *group, const char *line, const char *location,
+                      GError **errp)
 {
     if (line[0] == '\0' || line[0] == '#') {
         return true;

@@ -7,14 +7,10 @@
 #define HELP_INDENT 24u
 
 static const char *const section_titles[SECTION__MAX] = {
-    [SECTION_MACHINE] = "Machine",
-    [SECTION_MEMORY] = "Memory",
-    [SECTION_MIGRATION] = "Migration",
-    [SECTION_MONITOR] = "Monitors and character devices",
-    [SECTION_PROCESS] = "Process",
-    [SECTION_DEBUG] = "Tracing and debugging",
-    [SECTION_INFO] = "Information",
-    [SECTION_COMPAT] = "Accepted for compatibility",
+    [SECTION_MACHINE] = "Machine",     [SECTION_MEMORY] = "Memory",
+    [SECTION_MIGRATION] = "Migration", [SECTION_MONITOR] = "Monitors and character devices",
+    [SECTION_PROCESS] = "Process",     [SECTION_DEBUG] = "Tracing and debugging",
+    [SECTION_INFO] = "Information",    [SECTION_COMPAT] = "Accepted for compatibility",
 };
 
 /* "-machine, -M NAME[,...]" */
@@ -67,7 +63,8 @@ char *cmdline_help(const char *program, unsigned columns)
     unsigned width = CLAMP(columns, 60u, 110u);
 
     g_string_append_printf(out, "usage: %s [options]\n\n", program);
-    append_wrapped(out, "Runs a virtual machine that can be migrated to and from QEMU. One dash or two; "
+    append_wrapped(out,
+                   "Runs a virtual machine that can be migrated to and from QEMU. One dash or two; "
                    "PROPERTY=VALUE lists are separated by commas, and a comma inside a value is doubled.",
                    0, width);
     for (int s = 0; s < SECTION__MAX; s++) {

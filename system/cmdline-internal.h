@@ -24,19 +24,20 @@ typedef struct CmdlineOption CmdlineOption;
 typedef struct CmdlineUse {
     VmConfig *config;
     const CmdlineOption *option;
-    const char *arg;            /* NULL if the option takes none */
-    const char *location;       /* "-m 16", as typed */
+    const char *arg;      /* NULL if the option takes none */
+    const char *location; /* "-m 16", as typed */
 } CmdlineUse;
 
 struct CmdlineOption {
-    const char *name;           /* without dashes */
-    const char *alias;          /* another name, or NULL */
-    const char *arg;            /* syntax of its argument, or NULL: takes none */
+    const char *name;  /* without dashes */
+    const char *alias; /* another name, or NULL */
+    const char *arg;   /* syntax of its argument, or NULL: takes none */
     CmdlineSection section;
     bool (*apply)(const CmdlineUse *use, GError **errp);
-    size_t target;              /* of simple options: offset in VmConfig of what they set */
-    const char *const *keys;    /* of options that are checked key=value lists: what may stand there, first the implied */
-    const char *help;           /* one paragraph */
+    size_t target; /* of simple options: offset in VmConfig of what they set */
+    const char *const
+        *keys; /* of options that are checked key=value lists: what may stand there, first the implied */
+    const char *help; /* one paragraph */
 };
 
 extern const CmdlineOption cmdline_options[];

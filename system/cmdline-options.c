@@ -258,11 +258,13 @@ static bool apply_smp(const CmdlineUse *use, GError **errp)
     cpus = cpus ? cpus : max_cpus ? max_cpus : product;
     max_cpus = max_cpus ? max_cpus : cpus;
     if (any_level && max_cpus % product != 0) {
-        return smp_wrong(config, "Invalid CPU topology: product of the hierarchy must match maxcpus: %u != %u",
+        return smp_wrong(config,
+                         "Invalid CPU topology: product of the hierarchy must match maxcpus: %u != %u",
                          (unsigned)product, (unsigned)max_cpus);
     }
     if (max_cpus < cpus) {
-        return smp_wrong(config, "Invalid CPU topology: maxcpus must be equal to or greater than smp: %u < %u",
+        return smp_wrong(config,
+                         "Invalid CPU topology: maxcpus must be equal to or greater than smp: %u < %u",
                          (unsigned)max_cpus, (unsigned)cpus);
     }
     config->cpus = (unsigned)cpus;
@@ -443,7 +445,8 @@ static bool apply_mon(const CmdlineUse *use, GError **errp)
     g_autoptr(KeyVal) kv = keyval_parse(use->arg, "chardev", KEYVAL_OPTS, errp);
     bool pretty = false;
 
-    if (!kv || !keyval_check_keys(kv, use->option->keys, errp) || !keyval_get_bool(kv, "pretty", &pretty, errp)) {
+    if (!kv || !keyval_check_keys(kv, use->option->keys, errp) ||
+        !keyval_get_bool(kv, "pretty", &pretty, errp)) {
         return false;
     }
     const char *device = keyval_get(kv, "chardev"), *mode = keyval_get(kv, "mode");
@@ -483,7 +486,8 @@ static bool apply_add_fd(const CmdlineUse *use, GError **errp)
     uint64_t fd = 0, set = 0;
 
     if (!kv || !keyval_check_keys(kv, use->option->keys, errp) ||
-        !keyval_get_uint(kv, "fd", G_MAXINT, &fd, errp) || !keyval_get_uint(kv, "set", INT64_MAX, &set, errp)) {
+        !keyval_get_uint(kv, "fd", G_MAXINT, &fd, errp) ||
+        !keyval_get_uint(kv, "set", INT64_MAX, &set, errp)) {
         return false;
     }
     if (!keyval_get(kv, "fd")) {
@@ -539,8 +543,8 @@ static const struct {
     {"reboot", (const char *const[]){"reset", "shutdown", NULL}},
     {"shutdown", (const char *const[]){"poweroff", "pause", NULL}},
     {"panic", (const char *const[]){"none", "pause", "shutdown", "exit-failure", NULL}},
-    {"watchdog", (const char *const[]){"reset", "shutdown", "poweroff", "pause", "debug", "none", "inject-nmi",
-                                       NULL}},
+    {"watchdog",
+     (const char *const[]){"reset", "shutdown", "poweroff", "pause", "debug", "none", "inject-nmi", NULL}},
 };
 
 static bool apply_action(const CmdlineUse *use, GError **errp)
@@ -614,8 +618,9 @@ static bool apply_data_dir(const CmdlineUse *use, GError **errp)
 
 /* Items of a peer that have no meaning here, but stand in many scripts. */
 static const char *const silent_log_items[] = {
-    "out_asm", "in_asm", "op", "op_opt", "op_ind", "op_plugin", "int", "exec", "cpu", "fpu", "mmu", "pcall",
-    "cpu_reset", "unimp", "guest_errors", "page", "nochain", "plugin", "strace", "tid", "vpu", "invalid_mem", NULL,
+    "out_asm", "in_asm", "op",     "op_opt", "op_ind",    "op_plugin",   "int",          "exec",
+    "cpu",     "fpu",    "mmu",    "pcall",  "cpu_reset", "unimp",       "guest_errors", "page",
+    "nochain", "plugin", "strace", "tid",    "vpu",       "invalid_mem", NULL,
 };
 
 char *cmdline_log_items(void)
@@ -707,7 +712,8 @@ bool cmdline_finish(VmConfig *config, GError **errp)
         return refuse(errp, "%s", config->cpus_error);
     }
     if (config->has_max_ram_size && config->max_ram_size < config->ram_size) {
-        return refuse(errp, "invalid value of maxmem: maximum memory size (0x%" G_GINT64_MODIFIER "x) must be at "
+        return refuse(errp,
+                      "invalid value of maxmem: maximum memory size (0x%" G_GINT64_MODIFIER "x) must be at "
                       "least the initial memory size (0x%" G_GINT64_MODIFIER "x)",
                       config->max_ram_size, config->ram_size);
     }
@@ -733,28 +739,31 @@ bool cmdline_finish(VmConfig *config, GError **errp)
 
 const CmdlineOption cmdline_options[] = {
     {"machine", "M", "[type=]NAME[,PROPERTY=VALUE...]", SECTION_MACHINE, apply_machine, 0, NULL,
-     "Machine type: none (the default) has memory and nothing else; workload has virtual CPUs that write to memory "
-     "by a pattern. `-machine help` lists the types, `-machine NAME,help` a type's properties. "
-     "memory-backend=ID takes guest memory from -object ID; accel=A:B is -accel A, or B where A cannot be had."},
+     "Machine type: none (the default) has memory and nothing else; workload has virtual CPUs that write "
+     "to memory by a pattern. `-machine help` lists the types, `-machine NAME,help` a type's properties. "
+     "memory-backend=ID takes guest memory from -object ID; accel=A:B is -accel A, or B where A cannot be "
+     "had."},
     {"accel", NULL, "NAME[,PROPERTY=VALUE...]", SECTION_MACHINE, apply_accel, 0, NULL,
      "Accelerator. Given several times, the first that works is used. `-accel help` lists them."},
     {"cpu", NULL, "MODEL", SECTION_MACHINE, apply_cpu, FIELD(cpu_model), NULL,
      "CPU model; machine none has no CPUs and refuses it, others have one model only."},
     {"smp", NULL, "[cpus=]N[,maxcpus=N][,sockets=N][,cores=N][,threads=N]", SECTION_MACHINE, apply_smp, 0,
-     KEYS("cpus", "maxcpus", "drawers", "books", "sockets", "dies", "clusters", "modules", "cores", "threads"),
-     "Number of virtual CPUs; machine none has at most 1, and none of it exists."},
+     KEYS("cpus", "maxcpus", "drawers", "books", "sockets", "dies", "clusters", "modules", "cores",
+          "threads"),
+     "Number of virtual CPUs. Machine none has none; it takes 1 all the same."},
     {"name", NULL, "[guest=]NAME[,process=COMM][,debug-threads=on|off]", SECTION_MACHINE, apply_name, 0,
      KEYS("guest", "process", "debug-threads"),
      "Name of the guest, as query-name shows it, and of the process, as ps shows it."},
     {"uuid", NULL, "UUID", SECTION_MACHINE, apply_uuid, 0, NULL,
      "UUID of the guest, in the form 8-4-4-4-12. It travels if capability validate-uuid is on."},
 
-    {"m", NULL, "[size=]N[,slots=N,maxmem=N]", SECTION_MEMORY, apply_memory, 0, KEYS("size", "slots", "maxmem"),
-     "Guest memory in MiB, or with a suffix b, k, M, G, T, P or E. Without it and without memory-backend= machine "
-     "none has no memory; rounded up to 8 KiB."},
+    {"m", NULL, "[size=]N[,slots=N,maxmem=N]", SECTION_MEMORY, apply_memory, 0,
+     KEYS("size", "slots", "maxmem"),
+     "Guest memory in MiB, or with a suffix b, k, M, G, T, P or E. Without it and without memory-backend= "
+     "machine none has no memory; rounded up to 8 KiB."},
     {"object", NULL, "TYPE,id=ID[,PROPERTY=VALUE...]", SECTION_MEMORY, apply_object, FIELD(objects), NULL,
-     "Creates an object: memory-backend-ram, -memfd, -file or -shm, also as a JSON object. `-object help` lists the "
-     "types, `-object TYPE,help` the properties of one."},
+     "Creates an object: memory-backend-ram, -memfd or -file, also as a JSON object. `-object help` lists "
+     "the types, `-object TYPE,help` the properties of one."},
     {"mem-path", NULL, "PATH", SECTION_MEMORY, set_text, FIELD(mem_path), NULL,
      "Guest memory of -m lives in the file PATH, or in an unnamed file in the directory PATH."},
     {"mem-prealloc", NULL, NULL, SECTION_MEMORY, set_flag, FIELD(mem_prealloc), NULL,
@@ -763,49 +772,55 @@ const CmdlineOption cmdline_options[] = {
      KEYS("mem-lock", "cpu-pm"), "mem-lock=on locks all memory of the process. cpu-pm has no effect."},
 
     {"incoming", NULL, "URI|defer|CHANNEL", SECTION_MIGRATION, add_text, FIELD(incoming), NULL,
-     "Waits for a migration from tcp:HOST:PORT, unix:PATH, fd:N, exec:COMMAND, vsock:CID:PORT or file:PATH[,offset=N]; "
-     "defer leaves the address to the command migrate-incoming. CHANNEL is a channel as JSON or as dotted keys. The "
-     "last one given counts."},
-    {"global", NULL, "migration.NAME=VALUE", SECTION_MIGRATION, apply_global, 0, KEYS("driver", "property", "value"),
+     "Waits for a migration from tcp:HOST:PORT, unix:PATH, fd:N, exec:COMMAND, vsock:CID:PORT or "
+     "file:PATH[,offset=N]; defer leaves the address to the command migrate-incoming. CHANNEL is a "
+     "channel as JSON or as dotted keys. The last one given counts."},
+    {"global", NULL, "migration.NAME=VALUE", SECTION_MIGRATION, apply_global, 0,
+     KEYS("driver", "property", "value"),
      "Sets a migration parameter, capability or compatibility property before anything starts; also as "
-     "driver=migration,property=NAME,value=VALUE. migration.x-compat=7.2, 8.0, 8.2, 9.2, 11.0 or 11.1 sets what a "
-     "peer of that age needs."},
+     "driver=migration,property=NAME,value=VALUE. migration.x-compat=7.2, 8.0, 8.2, 9.2, 11.0 or 11.1 "
+     "sets what a peer of that age needs."},
     {"only-migratable", NULL, NULL, SECTION_MIGRATION, set_flag, FIELD(only_migratable), NULL,
      "Refuses devices that cannot migrate. All that exist here can."},
     {"loadvm", NULL, "TAG", SECTION_MIGRATION, set_text, FIELD(loadvm), NULL,
      "Always fails: there is no disk that could hold a snapshot."},
 
     {"qmp", NULL, "DEV", SECTION_MONITOR, apply_qmp, 0, NULL,
-     "QMP monitor on DEV: unix:PATH[,server=on][,wait=off], tcp:HOST:PORT[,...], telnet:HOST:PORT[,...], stdio, "
-     "pipe:PATH, file:PATH, pty, null or chardev:ID. A server waits for its first client unless wait=off."},
+     "QMP monitor on DEV: unix:PATH[,server=on][,wait=off], tcp:HOST:PORT[,...], telnet:HOST:PORT[,...], "
+     "stdio, pipe:PATH, file:PATH, pty, null or chardev:ID. A server waits for its first client unless "
+     "wait=off."},
     {"qmp-pretty", NULL, "DEV", SECTION_MONITOR, apply_qmp, 0, NULL, "Like -qmp, with indented JSON."},
     {"monitor", NULL, "DEV", SECTION_MONITOR, apply_monitor, 0, NULL,
      "Human monitor on DEV, as for -qmp; none: no monitor."},
     {"mon", NULL, "[chardev=]ID[,mode=readline|control][,pretty=on|off]", SECTION_MONITOR, apply_mon, 0,
      KEYS("chardev", "mode", "pretty", "id"), "Monitor on the character device ID; control is QMP."},
     {"chardev", NULL, "TYPE,id=ID[,OPTION=VALUE...]", SECTION_MONITOR, apply_chardev, FIELD(chardevs), NULL,
-     "Character device: socket (path=, or host= and port=, or fd=, with server=, wait=, telnet=, reconnect-ms=, ...), "
-     "stdio, pipe, file, pty, null. logfile=PATH keeps a copy of the output."},
+     "Character device: socket (path=, or host= and port=, or fd=, with server=, wait=, telnet=, "
+     "reconnect-ms=, ...), stdio, pipe, file, pty, null. logfile=PATH keeps a copy of the output."},
     {"serial", NULL, "DEV", SECTION_MONITOR, apply_serial, FIELD(serials), NULL,
      "Opens DEV for a serial port that nothing writes to; none: no port."},
     {"nographic", NULL, NULL, SECTION_MONITOR, set_flag, FIELD(nographic), NULL,
      "Human monitor on standard input and output, unless other monitors are asked for."},
-    {"add-fd", NULL, "fd=N,set=M[,opaque=TEXT]", SECTION_MONITOR, apply_add_fd, 0, KEYS("fd", "set", "opaque"),
+    {"add-fd", NULL, "fd=N,set=M[,opaque=TEXT]", SECTION_MONITOR, apply_add_fd, 0,
+     KEYS("fd", "set", "opaque"),
      "Puts an inherited descriptor into descriptor set M, for file:/dev/fdset/M."},
 
     {"S", NULL, NULL, SECTION_PROCESS, set_flag, FIELD(stopped), NULL,
      "Does not start the guest; the monitor command cont does."},
     {"daemonize", NULL, NULL, SECTION_PROCESS, set_flag, FIELD(daemonize), NULL,
-     "Goes into the background once everything is set up; exit status and messages until then are the command's own."},
+     "Goes into the background once everything is set up; exit status and messages until then are the "
+     "command's own."},
     {"pidfile", NULL, "FILE", SECTION_PROCESS, set_text, FIELD(pid_file), NULL,
      "Writes the process id to FILE and keeps it locked; removed at the end."},
-    {"no-reboot", NULL, NULL, SECTION_PROCESS, set_flag, FIELD(no_reboot), NULL, "Exits where the guest would reset."},
+    {"no-reboot", NULL, NULL, SECTION_PROCESS, set_flag, FIELD(no_reboot), NULL,
+     "Exits where the guest would reset."},
     {"no-shutdown", NULL, NULL, SECTION_PROCESS, set_flag, FIELD(no_shutdown), NULL,
      "Stops the guest where the process would exit on its behalf."},
     {"action", NULL, "[reboot=reset|shutdown][,shutdown=poweroff|pause]", SECTION_PROCESS, apply_action, 0,
-     KEYS("reboot", "shutdown", "panic", "watchdog"), "reboot=shutdown is -no-reboot, shutdown=pause is -no-shutdown."},
-    {"run-with", NULL, "[exit-with-parent=on|off][,async-teardown=on|off]", SECTION_PROCESS, apply_run_with, 0,
-     KEYS("async-teardown", "chroot", "exit-with-parent", "user"),
+     KEYS("reboot", "shutdown", "panic", "watchdog"),
+     "reboot=shutdown is -no-reboot, shutdown=pause is -no-shutdown."},
+    {"run-with", NULL, "[exit-with-parent=on|off][,async-teardown=on|off]", SECTION_PROCESS, apply_run_with,
+     0, KEYS("async-teardown", "chroot", "exit-with-parent", "user"),
      "exit-with-parent=on ends the process when the one that started it ends."},
     {"readconfig", NULL, "FILE", SECTION_PROCESS, add_text, FIELD(read_configs), NULL,
      "Reads more options from FILE: [GROUP \"ID\"] and KEY = \"VALUE\" lines."},
@@ -815,8 +830,8 @@ const CmdlineOption cmdline_options[] = {
 
     {"trace", NULL, "[enable=]PATTERN[,events=FILE][,file=FILE]", SECTION_DEBUG, apply_trace, 0,
      KEYS("enable", "events", "file"),
-     "Switches trace events on, or off with a leading dash; * stands for anything. events=FILE holds one pattern a "
-     "line; file=FILE is -D. `-trace help` lists the events."},
+     "Switches trace events on, or off with a leading dash; * stands for anything. events=FILE holds one "
+     "pattern a line; file=FILE is -D. `-trace help` lists the events."},
     {"d", NULL, "ITEM,...", SECTION_DEBUG, apply_log_items, 0, NULL,
      "Log items; trace:PATTERN is -trace PATTERN. `-d help` lists them."},
     {"D", NULL, "FILE", SECTION_DEBUG, set_text, FIELD(log_file), NULL,
@@ -828,14 +843,15 @@ const CmdlineOption cmdline_options[] = {
     {"qtest-log", NULL, "FILE", SECTION_DEBUG, set_text, FIELD(qtest_log), NULL,
      "Log of the test server's traffic instead of standard error; none: no log."},
     {"fault", NULL, "NAME:N[:ACTION]", SECTION_DEBUG, apply_fault, FIELD(faults), NULL,
-     "The Nth pass through fault point NAME fails; ACTION is error, kill, stop or delay=MS. `-fault help` lists the "
-     "points. Not in release builds."},
+     "The Nth pass through fault point NAME fails; ACTION is error, kill, stop or delay=MS. `-fault help` "
+     "lists the points. Not in release builds."},
 
     {"help", "h", NULL, SECTION_INFO, ask_help, 0, NULL, "Prints this and exits."},
     {"version", NULL, NULL, SECTION_INFO, ask_version, 0, NULL, "Prints the version and exits."},
     {"check", NULL, NULL, SECTION_INFO, ask_check, 0, NULL,
      "Prints what this host and this build can do for migration, and exits."},
-    {"help-man", NULL, NULL, SECTION_INFO, ask_help_man, 0, NULL, "Prints the options as a part of a man page."},
+    {"help-man", NULL, NULL, SECTION_INFO, ask_help_man, 0, NULL,
+     "Prints the options as a part of a man page."},
 
     {"display", NULL, "none", SECTION_COMPAT, apply_display, 0, NULL, "There is no display."},
     {"vga", NULL, "none", SECTION_COMPAT, apply_vga, 0, NULL, "There is no display adapter."},
@@ -847,28 +863,39 @@ const CmdlineOption cmdline_options[] = {
      "No default devices: with -nographic, no monitor either."},
     {"no-user-config", NULL, NULL, SECTION_COMPAT, ignore, 0, NULL, "There is no configuration of the user."},
     {"enable-kvm", NULL, NULL, SECTION_COMPAT, apply_enable_kvm, 0, NULL, "Short for -accel kvm."},
-    {"kernel", NULL, "FILE", SECTION_COMPAT, apply_kernel, 0, NULL, "Refused: no machine here boots a kernel."},
+    {"kernel", NULL, "FILE", SECTION_COMPAT, apply_kernel, 0, NULL,
+     "Refused: no machine here boots a kernel."},
     {"rtc", NULL, "[base=...][,clock=...][,driftfix=...]", SECTION_COMPAT, ignore_list, 0,
      KEYS("base", "clock", "driftfix"), "There is no clock device."},
     {"boot", NULL, "[order=...][,once=...][,menu=...][,strict=...]", SECTION_COMPAT, ignore_list, 0,
      KEYS("order", "once", "menu", "splash", "splash-time", "reboot-timeout", "strict"), "Nothing boots."},
     {"compat", NULL, "[deprecated-input=...][,...]", SECTION_COMPAT, ignore_list, 0,
-     KEYS("deprecated-input", "deprecated-output", "unstable-input", "unstable-output"), "Nothing is deprecated."},
-    {"seed", NULL, "N", SECTION_COMPAT, apply_seed, 0, NULL, "Nothing is random, except with -M workload,seed=N."},
+     KEYS("deprecated-input", "deprecated-output", "unstable-input", "unstable-output"),
+     "Nothing is deprecated."},
+    {"seed", NULL, "N", SECTION_COMPAT, apply_seed, 0, NULL,
+     "Nothing is random, except with -M workload,seed=N."},
     {"L", NULL, "DIR", SECTION_COMPAT, apply_data_dir, 0, NULL, "No data files are needed."},
     {"k", NULL, "LANGUAGE", SECTION_COMPAT, ignore, 0, NULL, "There is no keyboard."},
 };
 const size_t cmdline_n_options = G_N_ELEMENTS(cmdline_options);
 
 const CmdlineForeign cmdline_foreign[] = {
-    {"device", true}, {"drive", true}, {"blockdev", true}, {"cdrom", true}, {"fda", true}, {"fdb", true},
-    {"hda", true}, {"hdb", true}, {"hdc", true}, {"hdd", true}, {"sd", true}, {"pflash", true}, {"mtdblock", true},
-    {"snapshot", false}, {"netdev", true}, {"fsdev", true}, {"virtfs", true}, {"numa", true}, {"initrd", true},
-    {"append", true}, {"dtb", true}, {"bios", true}, {"audio", true}, {"audiodev", true}, {"spice", true},
-    {"usb", false}, {"usbdevice", true}, {"smbios", true}, {"acpitable", true}, {"fw_cfg", true}, {"tpmdev", true},
-    {"gdb", true}, {"s", false}, {"icount", true}, {"plugin", true}, {"semihosting", false}, {"preconfig", false},
-    {"singlestep", false}, {"watchdog-action", true}, {"set", true}, {"dump-vmstate", true}, {"iscsi", true},
-    {"full-screen", false}, {"win2k-hack", false}, {"no-fd-bootchk", false}, {"echr", true},
-    {"xen-domid", true}, {"prom-env", true}, {"perfmap", false}, {"jitdump", false},
+    {"device", true},       {"drive", true},        {"blockdev", true},
+    {"cdrom", true},        {"fda", true},          {"fdb", true},
+    {"hda", true},          {"hdb", true},          {"hdc", true},
+    {"hdd", true},          {"sd", true},           {"pflash", true},
+    {"mtdblock", true},     {"snapshot", false},    {"netdev", true},
+    {"fsdev", true},        {"virtfs", true},       {"numa", true},
+    {"initrd", true},       {"append", true},       {"dtb", true},
+    {"bios", true},         {"audio", true},        {"audiodev", true},
+    {"spice", true},        {"usb", false},         {"usbdevice", true},
+    {"smbios", true},       {"acpitable", true},    {"fw_cfg", true},
+    {"tpmdev", true},       {"gdb", true},          {"s", false},
+    {"icount", true},       {"plugin", true},       {"semihosting", false},
+    {"preconfig", false},   {"singlestep", false},  {"watchdog-action", true},
+    {"set", true},          {"dump-vmstate", true}, {"iscsi", true},
+    {"full-screen", false}, {"win2k-hack", false},  {"no-fd-bootchk", false},
+    {"echr", true},         {"xen-domid", true},    {"prom-env", true},
+    {"perfmap", false},     {"jitdump", false},
 };
 const size_t cmdline_n_foreign = G_N_ELEMENTS(cmdline_foreign);

@@ -94,12 +94,13 @@ void vm_config_free(VmConfig *c)
         return;
     }
     GPtrArray *arrays[] = {
-        c->accels, c->objects, c->incoming, c->globals, c->monitors, c->chardevs, c->serials,
-        c->fds, c->trace_patterns, c->trace_files, c->read_configs, c->faults,
+        c->accels,  c->objects, c->incoming,       c->globals,     c->monitors,     c->chardevs,
+        c->serials, c->fds,     c->trace_patterns, c->trace_files, c->read_configs, c->faults,
     };
     char *strings[] = {
-        c->help_text, c->machine, c->cpu_model, c->cpus_error, c->name, c->process_name, c->memory_backend,
-        c->mem_path, c->loadvm, c->qtest, c->qtest_log, c->pid_file, c->log_file,
+        c->help_text,    c->machine,        c->cpu_model, c->cpus_error, c->name,
+        c->process_name, c->memory_backend, c->mem_path,  c->loadvm,     c->qtest,
+        c->qtest_log,    c->pid_file,       c->log_file,
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++) {
@@ -114,7 +115,8 @@ void vm_config_free(VmConfig *c)
 
 /* ---- suggestions ---- */
 
-/* Insertions, deletions, replacements and swaps of neighbours that make @b of @a; both at most SUGGEST_MAX_LEN. */
+/* Insertions, deletions, replacements and swaps of neighbours that make @b of @a; both at most
+ * SUGGEST_MAX_LEN. */
 static unsigned edit_distance(const char *a, const char *b)
 {
     unsigned d[SUGGEST_MAX_LEN + 1][SUGGEST_MAX_LEN + 1];
@@ -240,8 +242,10 @@ static bool parse_word(VmConfig *config, char *const *words, int n_words, int *u
     const char *name = word + (word[1] == '-' ? 2 : 1);
     const CmdlineOption *option = cmdline_find(name);
     if (!option && find_foreign(name)) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "%s: not supported: there is no such device or "
-                    "feature here", word);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "%s: not supported: there is no such device or "
+                    "feature here",
+                    word);
         return false;
     }
     if (!option) {

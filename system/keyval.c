@@ -284,8 +284,8 @@ bool keyval_parse_size(const char *name, const char *text, uint64_t unit, uint64
     case SIZE_OK:
         return true;
     case SIZE_OUT_OF_RANGE:
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "Value '%s' is out of range for parameter '%s'", text, name);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Value '%s' is out of range for parameter '%s'",
+                    text, name);
         return false;
     case SIZE_MALFORMED:
     default:

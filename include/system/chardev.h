@@ -25,14 +25,14 @@ typedef struct ChardevHandlers {
 
 /*
  * @spec as on the command line: "unix:PATH,server=on,wait=off", "tcp:HOST:PORT,...", "telnet:HOST:PORT,...",
- * "stdio", "null", "file:PATH", "pipe:PATH", "pty", or for -chardev "socket,id=ID,path=...".  A server without
- * wait=off blocks until its first client has come, and says so with g_info().  Main thread.
+ * "stdio", "null", "file:PATH", "pipe:PATH", "pty", or for -chardev "socket,id=ID,path=...".  A server
+ * without wait=off blocks until its first client has come, and says so with g_info().  Main thread.
  *
  * GODWIT_ERROR_INVALID means that the text makes no sense; any other code that opening the device failed.  A
  * message may have a second line, which is a hint.
  */
 Chardev *chardev_new(const char *label, const char *spec, GError **errp);
-Chardev *chardev_new_from_options(const char *options, GError **errp);      /* -chardev */
+Chardev *chardev_new_from_options(const char *options, GError **errp); /* -chardev */
 void chardev_free(Chardev *chr);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Chardev, chardev_free)
 
@@ -47,13 +47,13 @@ const char *chardev_label(const Chardev *chr);
 /* "unix:PATH,server=on" or "disconnected:unix:PATH,server=on", as query-chardev shows it; caller frees. */
 char *chardev_filename(const Chardev *chr);
 bool chardev_is_open(const Chardev *chr);
-bool chardev_is_terminal(const Chardev *chr);   /* stdio on a tty: line editing makes sense */
+bool chardev_is_terminal(const Chardev *chr); /* stdio on a tty: line editing makes sense */
 bool chardev_has_front_end(const Chardev *chr);
 void chardev_foreach(void (*func)(Chardev *chr, void *opaque), void *opaque);
 
 /*
- * One front end only; NULL takes it away.  If the device is open already, opened() is called from here.  A client's
- * end of file is closed(); standard input's is not: what it asked for is still answered.
+ * One front end only; NULL takes it away.  If the device is open already, opened() is called from here.  A
+ * client's end of file is closed(); standard input's is not: what it asked for is still answered.
  */
 void chardev_set_handlers(Chardev *chr, const ChardevHandlers *handlers, void *opaque);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The command line, in QEMU's dialect: words become a plain struct; nothing is opened, made or printed here. */
+/* The command line, in QEMU's dialect: words become a plain struct; nothing is opened, made or printed here.
+ */
 #ifndef GODWIT_SYSTEM_CMDLINE_H
 #define GODWIT_SYSTEM_CMDLINE_H
 
@@ -10,7 +11,8 @@
 /* Bounds on what is accepted. */
 #define CMDLINE_MAX_WORDS 4096
 
-/* Text that is understood later, by whoever makes the thing; @location is for messages: "-qmp unix:/tmp/q". */
+/* Text that is understood later, by whoever makes the thing; @location is for messages: "-qmp unix:/tmp/q".
+ */
 typedef struct ConfigText {
     char *text;
     char *location;
@@ -23,46 +25,46 @@ typedef struct ConfigGlobal {
 
 /* -monitor, -qmp, -qmp-pretty and -mon, in the order given. */
 typedef struct ConfigMonitor {
-    char *device;           /* a chardev spec, or the id of a -chardev */
+    char *device; /* a chardev spec, or the id of a -chardev */
     char *location;
-    bool by_id;             /* @device is an id */
-    bool control;           /* QMP; else HMP */
+    bool by_id;   /* @device is an id */
+    bool control; /* QMP; else HMP */
     bool pretty;
 } ConfigMonitor;
 
 /* -accel, and each name of -machine accel=A:B. */
 typedef struct ConfigAccel {
     char *name;
-    char *location;         /* NULL: from -machine */
-    char **properties;      /* NULL-terminated list of "key=value" */
+    char *location;    /* NULL: from -machine */
+    char **properties; /* NULL-terminated list of "key=value" */
 } ConfigAccel;
 
 /* -add-fd */
 typedef struct ConfigFd {
     int fd;
-    int64_t set;            /* -1: the next free one */
-    char *opaque;           /* or NULL */
+    int64_t set;  /* -1: the next free one */
+    char *opaque; /* or NULL */
     char *location;
 } ConfigFd;
 
 /* What to do instead of running a machine; @help_text says about what. */
 typedef enum {
     CONFIG_RUN,
-    CONFIG_HELP,                /* the options */
-    CONFIG_HELP_MAN,            /* the options as the source of a man page */
+    CONFIG_HELP,     /* the options */
+    CONFIG_HELP_MAN, /* the options as the source of a man page */
     CONFIG_HELP_MACHINES,
-    CONFIG_HELP_MACHINE,        /* the properties of machine type @help_text (NULL: the default one) */
+    CONFIG_HELP_MACHINE, /* the properties of machine type @help_text (NULL: the default one) */
     CONFIG_HELP_ACCELS,
     CONFIG_HELP_CPUS,
     CONFIG_HELP_OBJECTS,
-    CONFIG_HELP_OBJECT,         /* the properties of object type @help_text */
+    CONFIG_HELP_OBJECT, /* the properties of object type @help_text */
     CONFIG_HELP_CHARDEVS,
     CONFIG_HELP_TRACE,
-    CONFIG_HELP_LOG_ITEMS,      /* ends with exit status 1, asked for or not */
+    CONFIG_HELP_LOG_ITEMS, /* ends with exit status 1, asked for or not */
     CONFIG_HELP_FAULTS,
     CONFIG_HELP_DATA_DIRS,
     CONFIG_VERSION,
-    CONFIG_CHECK,               /* what this host can do */
+    CONFIG_CHECK, /* what this host can do */
 } ConfigAction;
 
 /* Everything that the words said.  Strings may be NULL: not given.  Arrays are never NULL. */
@@ -75,8 +77,8 @@ typedef struct VmConfig {
     GHashTable *machine_properties; /* char * -> char *: those of -machine except type and accel */
     GPtrArray *accels;              /* of ConfigAccel * */
     char *cpu_model;
-    unsigned cpus;                  /* 1 unless -smp says more */
-    char *cpus_error;               /* -smp made no sense; told once the machine type is known to exist */
+    unsigned cpus;    /* 1 unless -smp says more */
+    char *cpus_error; /* -smp made no sense; told once the machine type is known to exist */
     unsigned max_cpus;
     char *name, *process_name;
     bool debug_threads;
@@ -85,42 +87,42 @@ typedef struct VmConfig {
 
     /* memory */
     bool has_ram_size;
-    uint64_t ram_size;              /* bytes, a multiple of 8 KiB */
+    uint64_t ram_size; /* bytes, a multiple of 8 KiB */
     bool has_max_ram_size;
     uint64_t max_ram_size;
     uint64_t ram_slots;
-    char *memory_backend;           /* -machine memory-backend= */
+    char *memory_backend; /* -machine memory-backend= */
     char *mem_path;
     bool mem_prealloc;
-    GPtrArray *objects;             /* of ConfigText * */
+    GPtrArray *objects; /* of ConfigText * */
 
     /* migration */
-    GPtrArray *incoming;            /* of ConfigText * */
-    GPtrArray *globals;             /* of ConfigGlobal * */
+    GPtrArray *incoming; /* of ConfigText * */
+    GPtrArray *globals;  /* of ConfigGlobal * */
     bool only_migratable;
     char *loadvm;
 
     /* monitors and devices */
-    GPtrArray *monitors;            /* of ConfigMonitor * */
-    GPtrArray *chardevs;            /* of ConfigText * */
-    GPtrArray *serials;             /* of ConfigText *: chardev specs, "none" left out */
-    GPtrArray *fds;                 /* of ConfigFd * */
+    GPtrArray *monitors; /* of ConfigMonitor * */
+    GPtrArray *chardevs; /* of ConfigText * */
+    GPtrArray *serials;  /* of ConfigText *: chardev specs, "none" left out */
+    GPtrArray *fds;      /* of ConfigFd * */
     char *qtest, *qtest_log;
-    bool nographic, no_defaults, no_monitor;   /* no_monitor: -monitor none */
+    bool nographic, no_defaults, no_monitor; /* no_monitor: -monitor none */
 
     /* the process */
-    bool stopped;                   /* -S */
+    bool stopped; /* -S */
     bool no_reboot, no_shutdown;
     bool daemonize;
     bool exit_with_parent;
     bool lock_memory;
     char *pid_file;
-    char *log_file;                 /* -D and -trace file= */
-    GPtrArray *trace_patterns;      /* of ConfigText * */
-    GPtrArray *trace_files;         /* of char *: -trace events= */
-    GPtrArray *read_configs;        /* of ConfigText *: files for cmdline_parse_file_text() */
+    char *log_file;            /* -D and -trace file= */
+    GPtrArray *trace_patterns; /* of ConfigText * */
+    GPtrArray *trace_files;    /* of char *: -trace events= */
+    GPtrArray *read_configs;   /* of ConfigText *: files for cmdline_parse_file_text() */
     bool message_timestamps, message_name;
-    GPtrArray *faults;              /* of ConfigText *: fault points to set */
+    GPtrArray *faults; /* of ConfigText *: fault points to set */
 } VmConfig;
 
 VmConfig *vm_config_new(void);
@@ -129,8 +131,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(VmConfig, vm_config_free)
 
 /*
  * Reads @argv, which starts with the program's name.  Stops at the first word that asks for help.  Errors are
- * GODWIT_ERROR_INVALID in the peers' words, without the program's name: "-m 1x: Parameter 'size' expects ...";
- * further lines of a message are hints.  No side effects.
+ * GODWIT_ERROR_INVALID in the peers' words, without the program's name: "-m 1x: Parameter 'size' expects
+ * ..."; further lines of a message are hints.  No side effects.
  */
 bool cmdline_parse(VmConfig *config, int argc, char *const *argv, GError **errp);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Lists of options as text, "key=value,key=value": the one parser behind the command line, chardevs and backends. */
+/* Lists of options as text, "key=value,key=value": the one parser behind the command line, chardevs and
+ * backends. */
 #ifndef GODWIT_SYSTEM_KEYVAL_H
 #define GODWIT_SYSTEM_KEYVAL_H
 
@@ -27,16 +28,16 @@ typedef enum {
 typedef struct KeyValPair {
     char *key;
     char *value;
-    bool short_form;        /* came as a switch */
+    bool short_form; /* came as a switch */
 } KeyValPair;
 
 typedef struct KeyVal {
-    GArray *pairs;          /* of KeyValPair, in the order given */
+    GArray *pairs; /* of KeyValPair, in the order given */
 } KeyVal;
 
 /*
- * Parses @text.  @implied_key may be NULL.  An empty text is an empty list.  Errors are GODWIT_ERROR_INVALID, in the
- * words of the peers: "Expected '=' after parameter 'foo'", "Invalid parameter ''".
+ * Parses @text.  @implied_key may be NULL.  An empty text is an empty list.  Errors are GODWIT_ERROR_INVALID,
+ * in the words of the peers: "Expected '=' after parameter 'foo'", "Invalid parameter ''".
  */
 KeyVal *keyval_parse(const char *text, const char *implied_key, KeyValDialect dialect, GError **errp);
 void keyval_free(KeyVal *kv);
@@ -66,7 +67,8 @@ bool keyval_parse_uint(const char *name, const char *text, uint64_t max, uint64_
 
 /*
  * Bytes: a decimal number, perhaps with a fraction, and perhaps one of b k M G T P E (either case, powers of
- * 1024); without one it is multiplied by @unit.  Hexadecimal takes no suffix.  A fraction of a byte is an error.
+ * 1024); without one it is multiplied by @unit.  Hexadecimal takes no suffix.  A fraction of a byte is an
+ * error.
  */
 bool keyval_parse_size(const char *name, const char *text, uint64_t unit, uint64_t *out, GError **errp);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fuzz target: the command line, one word a line; what follows a line "%%" is the text of a configuration file. */
+/* Fuzz target: the command line, one word a line; what follows a line "%%" is the text of a configuration
+ * file. */
 #include "system/cmdline.h"
 #include "system/keyval.h"
 

@@ -82,13 +82,13 @@ static gboolean hang(gpointer what)
 }
 
 /* Runs the main loop until @condition. */
-#define WAIT_FOR(condition)                                                                 \
-    do {                                                                                    \
-        guint hang_source = g_timeout_add_seconds(HANG_SECONDS, hang, (gpointer)#condition); \
-        while (!(condition)) {                                                              \
-            g_main_context_iteration(NULL, true);                                           \
-        }                                                                                   \
-        g_source_remove(hang_source);                                                       \
+#define WAIT_FOR(condition)                                                                                  \
+    do {                                                                                                     \
+        guint hang_source = g_timeout_add_seconds(HANG_SECONDS, hang, (gpointer) #condition);                \
+        while (!(condition)) {                                                                               \
+            g_main_context_iteration(NULL, true);                                                            \
+        }                                                                                                    \
+        g_source_remove(hang_source);                                                                        \
     } while (0)
 
 /* Runs whatever is ready now. */
@@ -190,7 +190,7 @@ static void test_one_client_at_a_time(void)
     int first = connect_unix(path);
 
     WAIT_FOR(f->opened == 1);
-    int second = connect_unix(path);    /* succeeds: the backlog */
+    int second = connect_unix(path); /* succeeds: the backlog */
     send_text(second, "two");
     settle();
     g_assert_cmpuint(f->opened, ==, 1);
@@ -335,7 +335,7 @@ static void test_client_that_never_reads(void)
         chardev_write(chr, data, CHARDEV_MAX_PENDING / 2);
         g_assert_cmpuint(chardev_pending(chr), <=, CHARDEV_MAX_PENDING);
     }
-    g_assert_cmpuint(f->closed, ==, 0);     /* not from within the write */
+    g_assert_cmpuint(f->closed, ==, 0); /* not from within the write */
     WAIT_FOR(f->closed == 1);
     close(client);
 }
@@ -404,8 +404,8 @@ static void test_fd_passing(void)
         struct cmsghdr align;
     } control = {0};
     struct iovec iov = {.iov_base = (void *)"getfd", .iov_len = 5};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf,
-                         .msg_controllen = sizeof(control.buf)};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -462,8 +462,8 @@ static uint16_t port_of(Chardev *chr)
 
 static int connect_tcp(uint16_t port)
 {
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in in = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     g_assert_cmpint(connect(fd, (struct sockaddr *)&in, sizeof(in)), ==, 0);
@@ -482,8 +482,8 @@ static void test_tcp_server(void)
     socklen_t len = sizeof(own);
     g_assert_cmpint(getsockname(client, (struct sockaddr *)&own, &len), ==, 0);
     g_autofree char *name = chardev_filename(chr);
-    g_autofree char *want = g_strdup_printf("tcp:127.0.0.1:%u,server=on <-> 127.0.0.1:%u", port,
-                                            ntohs(own.sin_port));
+    g_autofree char *want =
+        g_strdup_printf("tcp:127.0.0.1:%u,server=on <-> 127.0.0.1:%u", port, ntohs(own.sin_port));
     g_assert_cmpstr(name, ==, want);
     close(client);
     WAIT_FOR(f->closed == 1);
@@ -512,7 +512,8 @@ static void test_telnet(void)
 {
     static const uint8_t greeting[] = {255, 251, 1, 255, 251, 3, 255, 251, 0, 255, 253, 0};
     /* DO ECHO, "a", escaped 255, a sub-negotiation, "b", CR NUL, "c" */
-    static const uint8_t typed[] = {255, 253, 1, 'a', 255, 255, 255, 250, 31, 0, 80, 255, 240, 'b', '\r', 0, 'c'};
+    static const uint8_t typed[] = {255, 253, 1,   'a', 255, 255,  255, 250, 31,
+                                    0,   80,  255, 240, 'b', '\r', 0,   'c'};
     g_autoptr(Chardev) chr = make("telnet", "telnet:127.0.0.1:0,server=on,wait=off");
     g_autoptr(Front) f = front_new(chr);
     int client = connect_tcp(port_of(chr));
@@ -521,12 +522,15 @@ static void test_telnet(void)
     WAIT_FOR(f->opened == 1);
     g_assert_cmpint(recv(client, buf, sizeof(buf), MSG_WAITALL), ==, sizeof(buf));
     g_assert_cmpmem(buf, sizeof(buf), greeting, sizeof(greeting));
-    for (size_t i = 0; i < sizeof(typed); i++) {        /* one by one: state survives between reads */
+    for (size_t i = 0; i < sizeof(typed); i++) { /* one by one: state survives between reads */
         g_assert_cmpint(write(client, typed + i, 1), ==, 1);
         settle();
     }
     WAIT_FOR(f->got->len == 5);
-    g_assert_cmpmem(f->got->str, f->got->len, "a\xff" "b\rc", 5);
+    g_assert_cmpmem(f->got->str, f->got->len,
+                    "a\xff"
+                    "b\rc",
+                    5);
     close(client);
 }
 
@@ -563,7 +567,8 @@ static void test_client(void)
 
 static unsigned messages_seen;
 
-static GLogWriterOutput count_messages(GLogLevelFlags level, const GLogField *fields, gsize n, gpointer opaque)
+static GLogWriterOutput count_messages(GLogLevelFlags level, const GLogField *fields, gsize n,
+                                       gpointer opaque)
 {
     if (level & G_LOG_LEVEL_MESSAGE) {
         messages_seen++;
@@ -582,7 +587,7 @@ static void test_reconnect(void)
     g_assert_no_error(err);
     g_autoptr(Front) f = front_new(chr);
     g_assert_cmpuint(f->opened, ==, 0);
-    WAIT_FOR(messages_seen == 1);       /* nobody there yet: said once */
+    WAIT_FOR(messages_seen == 1); /* nobody there yet: said once */
 
     int listener = listen_unix(path);
     for (unsigned i = 1; i <= 2; i++) {
@@ -760,8 +765,10 @@ static void test_spec_errors(void)
         {"tcp:localhost:", "error parsing address 'localhost:'", GODWIT_ERROR_INVALID},
         {"tcp:[::1", "error parsing address '[::1'", GODWIT_ERROR_INVALID},
         {"tcp:127.0.0.1:1", "Failed to connect to '127.0.0.1:1': Connection refused", GODWIT_ERROR_IO},
-        {"file:/nonexistent/x", "Could not open '/nonexistent/x': No such file or directory", GODWIT_ERROR_IO},
-        {"pipe:/nonexistent/x", "Could not open '/nonexistent/x': No such file or directory", GODWIT_ERROR_IO},
+        {"file:/nonexistent/x", "Could not open '/nonexistent/x': No such file or directory",
+         GODWIT_ERROR_IO},
+        {"pipe:/nonexistent/x", "Could not open '/nonexistent/x': No such file or directory",
+         GODWIT_ERROR_IO},
         {"file:", "chardev: file: no filename given", GODWIT_ERROR_FAILED},
     };
 
@@ -814,7 +821,8 @@ static void test_long_path(void)
     g_autofree char *name = g_strnfill(200, 'a');
     g_autofree char *spec = g_strdup_printf("unix:/%s,server=on,wait=off", name);
     g_autofree char *message = g_strdup_printf("UNIX socket path '/%s' is too long\n"
-                                               "Path must be less than 108 bytes", name);
+                                               "Path must be less than 108 bytes",
+                                               name);
     g_autoptr(GError) err = NULL;
 
     g_assert_null(chardev_new("long", spec, &err));
@@ -836,10 +844,10 @@ static void test_null(void)
 
 static void test_abstract(void)
 {
-    g_autofree char *options = g_strdup_printf("socket,id=abs,path=godwit-test-%d,abstract=on,server=on,wait=off",
-                                               getpid());
-    g_autofree char *want = g_strdup_printf("disconnected:unix:godwit-test-%d,abstract=on,tight=on,server=on",
-                                            getpid());
+    g_autofree char *options =
+        g_strdup_printf("socket,id=abs,path=godwit-test-%d,abstract=on,server=on,wait=off", getpid());
+    g_autofree char *want =
+        g_strdup_printf("disconnected:unix:godwit-test-%d,abstract=on,tight=on,server=on", getpid());
     g_autoptr(GError) err = NULL;
     g_autoptr(Chardev) chr = chardev_new_from_options(options, &err);
     g_assert_no_error(err);

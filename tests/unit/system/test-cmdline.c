@@ -61,7 +61,7 @@ static void test_dashes_and_order(void)
 
     g_assert_true(c->stopped);
     g_assert_cmpstr(c->machine, ==, "workload");
-    g_assert_cmpstr(c->pid_file, ==, "-x");     /* a word after an option is its argument, dash or not */
+    g_assert_cmpstr(c->pid_file, ==, "-x"); /* a word after an option is its argument, dash or not */
 }
 
 static void test_machine(void)
@@ -90,9 +90,16 @@ static void test_memory(void)
         const char *words;
         uint64_t size;
     } rows[] = {
-        {"-m|16", 16777216}, {"-m|size=16", 16777216}, {"-m|1G", 1073741824}, {"-m|0", 0},
-        {"-m|1k", 8192}, {"-m|4097b", 8192}, {"-m|20k", 24576}, {"-m|1.5G", 1610612736},
-        {"-m|8|-m|16,size=32", 33554432}, {"-m|16,maxmem=1G,slots=2", 16777216},
+        {"-m|16", 16777216},
+        {"-m|size=16", 16777216},
+        {"-m|1G", 1073741824},
+        {"-m|0", 0},
+        {"-m|1k", 8192},
+        {"-m|4097b", 8192},
+        {"-m|20k", 24576},
+        {"-m|1.5G", 1610612736},
+        {"-m|8|-m|16,size=32", 33554432},
+        {"-m|16,maxmem=1G,slots=2", 16777216},
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -103,7 +110,8 @@ static void test_memory(void)
     }
 }
 
-#define SIZE_HINT "\nOptional suffix k, M, G, T, P or E means kilo-, mega-, giga-, tera-, peta-\n" \
+#define SIZE_HINT                                                                                            \
+    "\nOptional suffix k, M, G, T, P or E means kilo-, mega-, giga-, tera-, peta-\n"                         \
     "and exabytes, respectively."
 
 static void test_memory_errors(void)
@@ -112,11 +120,13 @@ static void test_memory_errors(void)
     assert_refused("-m|1.5", "-m 1.5: Parameter 'size' expects a non-negative number below 2^64" SIZE_HINT);
     assert_refused("-m|8192E", "-m 8192E: Value '8192E' is out of range for parameter 'size'");
     assert_refused("-m|-1", "-m -1: Value '-1' is out of range for parameter 'size'");
-    assert_refused("-m|18446744073709551615b",
-                   "-m 18446744073709551615b: Value '18446744073709551615b' is out of range for parameter 'size'");
+    assert_refused(
+        "-m|18446744073709551615b",
+        "-m 18446744073709551615b: Value '18446744073709551615b' is out of range for parameter 'size'");
     assert_refused("-m|16,foo=1", "-m 16,foo=1: Invalid parameter 'foo'");
-    assert_refused("-m|16,maxmem=8", "invalid value of maxmem: maximum memory size (0x8) must be at least the "
-                                     "initial memory size (0x1000000)");
+    assert_refused("-m|16,maxmem=8",
+                   "invalid value of maxmem: maximum memory size (0x8) must be at least the "
+                   "initial memory size (0x1000000)");
     assert_refused("-m|16,slots=2", "slots specified but no max-size");
     assert_refused("-M|none,memory-backend=x|-mem-path|/tmp",
                    "'-mem-path' can't be used together with'-machine memory-backend'");
@@ -128,8 +138,13 @@ static void test_smp(void)
         const char *words;
         unsigned cpus, max_cpus;
     } rows[] = {
-        {"-smp|1", 1, 1}, {"-smp|4", 4, 4}, {"-smp|2,maxcpus=8", 2, 8}, {"-smp|cores=2,threads=2", 4, 4},
-        {"-smp|1,sockets=1,cores=1,threads=1", 1, 1}, {"-smp|maxcpus=4", 4, 4}, {"-smp|", 1, 1},
+        {"-smp|1", 1, 1},
+        {"-smp|4", 4, 4},
+        {"-smp|2,maxcpus=8", 2, 8},
+        {"-smp|cores=2,threads=2", 4, 4},
+        {"-smp|1,sockets=1,cores=1,threads=1", 1, 1},
+        {"-smp|maxcpus=4", 4, 4},
+        {"-smp|", 1, 1},
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -141,7 +156,8 @@ static void test_smp(void)
     assert_refused("-smp|foo", "Parameter 'smp.cpus' expects integer");
     assert_refused("-smp|foo=1", "Parameter 'smp.foo' is unexpected");
     assert_refused("-smp|0", "Invalid CPU topology: CPU topology parameters must be greater than zero");
-    assert_refused("-smp|4,maxcpus=2", "Invalid CPU topology: maxcpus must be equal to or greater than smp: 2 < 4");
+    assert_refused("-smp|4,maxcpus=2",
+                   "Invalid CPU topology: maxcpus must be equal to or greater than smp: 2 < 4");
     assert_refused("-smp|1,foo", "-smp 1,foo: Expected '=' after parameter 'foo'");
 }
 
@@ -203,8 +219,9 @@ static void test_monitors(void)
         const char *device;
         bool by_id, control, pretty;
     } want[] = {
-        {"stdio", false, false, false}, {"unix:/q,server=on", false, true, false}, {"c", true, true, true},
-        {"c2", true, false, false}, {"c3", true, true, true},
+        {"stdio", false, false, false}, {"unix:/q,server=on", false, true, false},
+        {"c", true, true, true},        {"c2", true, false, false},
+        {"c3", true, true, true},
     };
 
     g_assert_true(c->no_monitor);
@@ -225,9 +242,10 @@ static void test_monitors(void)
 
 static void test_lists(void)
 {
-    g_autoptr(VmConfig) c = parse("-object|a|-object|{\"help\":1}|-chardev|null,id=c|-incoming|defer|"
-                                  "-incoming|tcp:a:1|-serial|none|-serial|null|-trace|ram_*|-d|trace:x,guest_errors|"
-                                  "-trace|enable=-y,file=/log|-trace|events=/ev|-fault|a:1|-readconfig|/f");
+    g_autoptr(VmConfig) c =
+        parse("-object|a|-object|{\"help\":1}|-chardev|null,id=c|-incoming|defer|"
+              "-incoming|tcp:a:1|-serial|none|-serial|null|-trace|ram_*|-d|trace:x,guest_errors|"
+              "-trace|enable=-y,file=/log|-trace|events=/ev|-fault|a:1|-readconfig|/f");
 
     g_assert_cmpuint(c->objects->len, ==, 2);
     g_assert_cmpstr(text_at(c->objects, 1)->text, ==, "{\"help\":1}");
@@ -247,15 +265,16 @@ static void test_lists(void)
 
 static void test_process_options(void)
 {
-    g_autoptr(VmConfig) c = parse("-daemonize|-no-reboot|-no-shutdown|-action|reboot=reset|-nographic|-nodefaults|"
-                                  "-no-user-config|-D|/d|-msg|timestamp=on,guest-name=on|-only-migratable|"
-                                  "-overcommit|mem-lock=on|-run-with|exit-with-parent=on|-qtest|stdio|"
-                                  "-qtest-log|none|-display|none|-vga|none|-rtc|base=utc|-boot|strict=on|-L|/x|"
-                                  "-sandbox|off|-cpu|host|-mem-prealloc|-add-fd|fd=9,set=2,opaque=o|-seed|7");
+    g_autoptr(VmConfig) c =
+        parse("-daemonize|-no-reboot|-no-shutdown|-action|reboot=reset|-nographic|-nodefaults|"
+              "-no-user-config|-D|/d|-msg|timestamp=on,guest-name=on|-only-migratable|"
+              "-overcommit|mem-lock=on|-run-with|exit-with-parent=on|-qtest|stdio|"
+              "-qtest-log|none|-display|none|-vga|none|-rtc|base=utc|-boot|strict=on|-L|/x|"
+              "-sandbox|off|-cpu|host|-mem-prealloc|-add-fd|fd=9,set=2,opaque=o|-seed|7");
     const ConfigFd *f = g_ptr_array_index(c->fds, 0);
 
     g_assert_true(c->daemonize);
-    g_assert_false(c->no_reboot);       /* the later -action said otherwise */
+    g_assert_false(c->no_reboot); /* the later -action said otherwise */
     g_assert_true(c->no_shutdown);
     g_assert_true(c->nographic);
     g_assert_true(c->no_defaults);
@@ -337,17 +356,28 @@ static void test_help_requests(void)
         ConfigAction action;
         const char *text;
     } rows[] = {
-        {"-h", CONFIG_HELP, NULL}, {"--help", CONFIG_HELP, NULL}, {"-help|-nosuch", CONFIG_HELP, NULL},
-        {"-version", CONFIG_VERSION, NULL}, {"--version", CONFIG_VERSION, NULL}, {"--check", CONFIG_CHECK, NULL},
-        {"-help-man", CONFIG_HELP_MAN, NULL}, {"-M|help", CONFIG_HELP_MACHINES, NULL},
-        {"-M|?", CONFIG_HELP_MACHINES, NULL}, {"-M|none,help", CONFIG_HELP_MACHINE, "none"},
-        {"-accel|help", CONFIG_HELP_ACCELS, NULL}, {"-cpu|help", CONFIG_HELP_CPUS, NULL},
+        {"-h", CONFIG_HELP, NULL},
+        {"--help", CONFIG_HELP, NULL},
+        {"-help|-nosuch", CONFIG_HELP, NULL},
+        {"-version", CONFIG_VERSION, NULL},
+        {"--version", CONFIG_VERSION, NULL},
+        {"--check", CONFIG_CHECK, NULL},
+        {"-help-man", CONFIG_HELP_MAN, NULL},
+        {"-M|help", CONFIG_HELP_MACHINES, NULL},
+        {"-M|?", CONFIG_HELP_MACHINES, NULL},
+        {"-M|none,help", CONFIG_HELP_MACHINE, "none"},
+        {"-accel|help", CONFIG_HELP_ACCELS, NULL},
+        {"-cpu|help", CONFIG_HELP_CPUS, NULL},
         {"-object|help", CONFIG_HELP_OBJECTS, NULL},
         {"-object|memory-backend-ram,help", CONFIG_HELP_OBJECT, "memory-backend-ram"},
-        {"-chardev|help", CONFIG_HELP_CHARDEVS, NULL}, {"-trace|help", CONFIG_HELP_TRACE, NULL},
-        {"-d|trace:help", CONFIG_HELP_TRACE, NULL}, {"-d|help", CONFIG_HELP_LOG_ITEMS, NULL},
-        {"-d|foo", CONFIG_HELP_LOG_ITEMS, NULL}, {"-d|", CONFIG_HELP_LOG_ITEMS, NULL},
-        {"-fault|help", CONFIG_HELP_FAULTS, NULL}, {"-L|help", CONFIG_HELP_DATA_DIRS, NULL},
+        {"-chardev|help", CONFIG_HELP_CHARDEVS, NULL},
+        {"-trace|help", CONFIG_HELP_TRACE, NULL},
+        {"-d|trace:help", CONFIG_HELP_TRACE, NULL},
+        {"-d|help", CONFIG_HELP_LOG_ITEMS, NULL},
+        {"-d|foo", CONFIG_HELP_LOG_ITEMS, NULL},
+        {"-d|", CONFIG_HELP_LOG_ITEMS, NULL},
+        {"-fault|help", CONFIG_HELP_FAULTS, NULL},
+        {"-L|help", CONFIG_HELP_DATA_DIRS, NULL},
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {

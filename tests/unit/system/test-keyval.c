@@ -134,10 +134,10 @@ static void test_bool(void)
 {
     static const struct {
         const char *text;
-        int value;      /* -1: refused */
+        int value; /* -1: refused */
     } rows[] = {
-        {"on", 1}, {"yes", 1}, {"true", 1}, {"y", 1}, {"off", 0}, {"no", 0}, {"false", 0}, {"n", 0},
-        {"1", -1}, {"0", -1}, {"On", -1}, {"ON", -1}, {"", -1}, {"onn", -1}, {" on", -1},
+        {"on", 1}, {"yes", 1}, {"true", 1}, {"y", 1},   {"off", 0}, {"no", 0},   {"false", 0}, {"n", 0},
+        {"1", -1}, {"0", -1},  {"On", -1},  {"ON", -1}, {"", -1},   {"onn", -1}, {" on", -1},
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
@@ -155,8 +155,10 @@ static void test_bool(void)
     }
 }
 
-#define MALFORMED "Parameter 'size' expects a non-negative number below 2^64\n" \
-    "Optional suffix k, M, G, T, P or E means kilo-, mega-, giga-, tera-, peta-\nand exabytes, respectively."
+#define MALFORMED                                                                                            \
+    "Parameter 'size' expects a non-negative number below 2^64\n"                                            \
+    "Optional suffix k, M, G, T, P or E means kilo-, mega-, giga-, tera-, peta-\nand exabytes, "             \
+    "respectively."
 #define TOO_BIG(x) "Value '" x "' is out of range for parameter 'size'"
 
 static void test_size(void)
@@ -223,9 +225,17 @@ static void test_uint(void)
         bool ok;
         uint64_t value;
     } rows[] = {
-        {"0", true, 0}, {"65535", true, 65535}, {"0xff", true, 255}, {"010", true, 8},
-        {"65536", false, 0}, {"", false, 0}, {"-1", false, 0}, {"foo", false, 0}, {"1x", false, 0},
-        {" 1", false, 0}, {"99999999999999999999", false, 0},
+        {"0", true, 0},
+        {"65535", true, 65535},
+        {"0xff", true, 255},
+        {"010", true, 8},
+        {"65536", false, 0},
+        {"", false, 0},
+        {"-1", false, 0},
+        {"foo", false, 0},
+        {"1x", false, 0},
+        {" 1", false, 0},
+        {"99999999999999999999", false, 0},
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* -object, and which memory becomes the guest's RAM. */
+#include "vm.h"
+
+#include "report.h"
+#include "util/error.h"
+
+bool vm_create_objects(Vm *vm)
+{
+    for (unsigned i = 0; i < vm->config->objects->len; i++) {
+        const ConfigText *object = g_ptr_array_index(vm->config->objects, i);
+        g_autoptr(GError) err = NULL;
+
+        report_set_location(object->location);
+        MemoryBackend *backend = memory_backend_add_text(&vm->backends, object->text, &err);
+        report_set_location(NULL);
+        if (!backend) {
+            bool wrong_words = g_error_matches(err, GODWIT_ERROR, GODWIT_ERROR_INVALID);
+
+            report_error(wrong_words ? object->location : NULL, err);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool vm_create_memory(Vm *vm)
+{
+    const VmConfig *config = vm->config;
+    const MachineMemory memory = {
+        .has_size = config->has_ram_size,
+        .size = config->ram_size,
+        .backend = config->memory_backend,
+        .path = config->mem_path,
+        .prealloc = config->mem_prealloc,
+    };
+    g_autoptr(GError) err = NULL;
+
+    if (!machine_create_memory(vm->machine, &vm->backends, &memory, &err)) {
+        report_error(NULL, err);
+        return false;
+    }
+    return true;
+}

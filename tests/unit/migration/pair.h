@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Two VMs in one process that migrate to each other. */
+#ifndef GODWIT_TESTS_PAIR_H
+#define GODWIT_TESTS_PAIR_H
+
+#include "fake-host.h"
+
+/* A VM: a host and its migration context, with one block m0. */
+typedef struct Vm {
+    FakeHost host;
+    MigrationContext *ctx;
+    RAMBlock *block;
+} Vm;
+
+void vm_init(Vm *vm, uint64_t ram_size, bool incoming);
+void vm_clear(Vm *vm);
+
+void vm_set_capability(Vm *vm, MigrationCapability cap, bool on);
+/* In the syntax of HMP. */
+void vm_set_parameter(Vm *vm, const char *name, const char *value);
+void vm_set_global(Vm *vm, const char *name, const char *value);
+
+MigrationStatus vm_status(Vm *vm);      /* query-migrate's; NONE if it shows none */
+
+/* Runs the main loop until the status is @status; fails the test if that takes longer than any machine can need. */
+void vm_wait_status(Vm *vm, MigrationStatus status);
+/* Until it is completed, failed or cancelled. */
+MigrationStatus vm_wait_end(Vm *vm);
+/* Until the host was told that the incoming migration has ended. */
+void vm_wait_incoming_ended(Vm *vm);
+/* Runs the main loop for @ms. */
+void run_main_loop(unsigned ms);
+/* Runs the main loop until @done. */
+void wait_until(bool (*done)(void *opaque), void *opaque, const char *what);
+
+void vm_fill_random(Vm *vm, uint32_t seed);
+void assert_same_ram(Vm *a, Vm *b);
+void assert_events(Vm *vm, const char *expected);
+
+/* A guest that writes all over its memory while the host says that it runs. */
+typedef struct Writer {
+    Vm *vm;
+    GThread *thread;
+    int stop;               /* atomic */
+    unsigned pause_us;      /* between two writes */
+    uint64_t writes;        /* read it after writer_stop() */
+} Writer;
+
+void writer_start(Writer *w, Vm *vm, unsigned pause_us);
+void writer_stop(Writer *w);
+
+/* A directory of this test program that goes with it. */
+const char *test_directory(void);
+
+#endif

@@ -11,7 +11,7 @@ import struct
 import sys
 
 PAGE_FLAGS = 0xfff
-ZERO, MEM_SIZE, DATA, EOS, CONTINUE, XBZRLE, HOOK, FLUSH = 0x002, 0x004, 0x008, 0x010, 0x020, 0x040, 0x080, 0x200
+ZERO, MEM_SIZE, DATA, EOS, CONTINUE, XBZRLE, FLUSH = 0x002, 0x004, 0x008, 0x010, 0x020, 0x040, 0x200
 EOF, START, PART, END, FULL, SUBSECTION, VMDESC, CONFIG, COMMAND, FOOTER = 0, 1, 2, 3, 4, 5, 6, 7, 8, 0x7e
 # Commands that may stand in a file, by number; a file has no return path, but a recorded stream may.
 COMMANDS = {1: 'OPEN_RETURN_PATH', 2: 'PING', 3: 'POSTCOPY_ADVISE', 8: 'ENABLE_COLO', 11: 'SWITCHOVER_START'}
@@ -174,7 +174,8 @@ class Block:
             if kind:
                 offset = page * self.page_size
                 content = self.memory[offset:offset + self.page_size]
-                pages[f'{self.name} (0x{offset:016x})'] = 'Filled with 0x00' if kind == 1 else hex_bytes(content)
+                text = 'Filled with 0x00' if kind == 1 else hex_bytes(content)
+                pages[f'{self.name} (0x{offset:016x})'] = text
         return pages
 
 
@@ -263,7 +264,8 @@ class Ram:
         if version != 1:
             raise StreamError(f'block {block.name}: mapped-ram header version {version}')
         if page_size != self.page_size:
-            raise StreamError(f'block {block.name}: page size {page_size} in the header, {self.page_size} described')
+            raise StreamError(
+                f'block {block.name}: page size {page_size} in the header, {self.page_size} described')
         if bitmap_offset == pages_offset == 0 and self.ignore_shared:
             return
         pages = block.size // page_size
@@ -284,7 +286,9 @@ class Ram:
         shown = {'section sizes': {b.name: f'0x{b.size:016x}' for b in self.blocks.values()},
                  'pages': {b.name: b.counts for b in self.blocks.values()}}
         if with_memory:
-            shown['memory'] = {key: value for b in self.blocks.values() for key, value in b.shown_memory().items()}
+            shown['memory'] = {}
+            for block in self.blocks.values():
+                shown['memory'].update(block.shown_memory())
         return shown
 
 
@@ -371,7 +375,11 @@ class Migration:
             raise StreamError(f'section {name} at {where:#x} is not in the description')
 
     def state(self, with_memory):
-        return {key: self.ram.shown(with_memory) if value is None else value for key, value in self.shown.items()}
+        shown = dict(self.shown)
+        for key, value in shown.items():
+            if value is None:
+                shown[key] = self.ram.shown(with_memory)
+        return shown
 
     def extract(self):
         """Writes everything to files here; their names."""
@@ -394,7 +402,10 @@ class Migration:
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.strip())
     parser.add_argument('-f', '--file', required=True, help='the stream')
-    parser.add_argument('-m', '--memory', action='store_true', help='with -d state: the content of memory too')
+    parser.add_argument('-m',
+                        '--memory',
+                        action='store_true',
+                        help='with -d state: the content of memory too')
     parser.add_argument('-d', '--dump', default='state', help='"state" (default) or "desc"')
     parser.add_argument('-x', '--extract', action='store_true',
                         help='write desc.json, state.json and each RAM block to a file of its own here')

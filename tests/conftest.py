@@ -20,8 +20,13 @@ from godwit.vm import Vm, VmDied          # noqa: E402
 def pytest_addoption(parser):
     group = parser.getgroup('godwit')
     group.addoption('--build-dir', default=os.path.join(TOP, 'build'), help='where godwit was built')
-    group.addoption('--prepare-peers', action='store_true', help='fetch QEMU 10.0 and 11.1 if they are not there')
-    group.addoption('--timeout-scale', type=float, default=1.0, help='multiplies every time limit (sanitizers)')
+    group.addoption('--prepare-peers',
+                    action='store_true',
+                    help='fetch QEMU 10.0 and 11.1 if they are not there')
+    group.addoption('--timeout-scale',
+                    type=float,
+                    default=1.0,
+                    help='multiplies every time limit (sanitizers)')
 
 
 def pytest_configure(config):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Links that break, peers that die or do not fit, disks that are full: the guest goes on, and can be sent again."""
+"""
+Links that break, peers that die or do not fit, disks that are full: the guest goes on, and can be sent
+again.
+"""
 import os
 import random
 import signal
@@ -179,8 +182,8 @@ def test_machine_mismatch(source, godwit, make_vm, make_ram, destination, make_r
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize('uri', ('exec:cat > /dev/full', 'exec:false', 'exec:exit 3', 'exec:head -c 1000 > /dev/null',
-                                 'exec:exec <&-; sleep 0.1; exit 1'))
+@pytest.mark.parametrize('uri', ('exec:cat > /dev/full', 'exec:false', 'exec:exit 3',
+                                 'exec:head -c 1000 > /dev/null', 'exec:exec <&-; sleep 0.1; exit 1'))
 def test_command_fails(uri, source, destination, make_route):
     content = source.ram.copy()
     source.set_capabilities('return-path', state=False)
@@ -194,7 +197,9 @@ def test_disk_full(source, destination, make_route, folder):
         pytest.skip('mounting a small tmpfs needs root')
     small = os.path.join(folder, 'small')
     os.mkdir(small)
-    mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', small], capture_output=True, text=True,
+    mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=1m', 'tmpfs', small],
+                             capture_output=True,
+                             text=True,
                              check=False)
     if mounted.returncode:
         pytest.skip(f'a tmpfs cannot be mounted: {mounted.stderr.strip()}')
@@ -237,8 +242,8 @@ def test_garbage_instead_of_a_stream(godwit, make_vm, make_ram, folder):
     cut = os.path.join(folder, 'cut')
     with open(cut, 'wb') as f:
         f.write(captures.load('plain-11.1')[:9000])
-    for number, uri in enumerate((f'exec:cat {junk}', f'file:{junk}', 'exec:false', f'file:{cut}', f'exec:cat {cut}',
-                                  'exec:true')):
+    for number, uri in enumerate(
+        (f'exec:cat {junk}', f'file:{junk}', 'exec:false', f'file:{cut}', f'exec:cat {cut}', 'exec:true')):
         dst = make_vm(godwit, f'dst{number}', ram=make_ram(64 * PAGE), incoming='defer')
         dst.call('migrate-incoming', uri=uri)
         assert dst.incoming_verdict() == 'failed', uri

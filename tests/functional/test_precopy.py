@@ -191,7 +191,9 @@ def test_second_migration_needs_a_running_guest(pair, make_route):
 
 
 def test_zero_pages_make_no_memory(godwit, make_vm, make_route):
-    """Zero pages are neither made at the source by reading them, nor at a destination that never had others."""
+    """
+    Zero pages are neither made at the source by reading them, nor at a destination that never had others.
+    """
     mib = 256
     src = make_vm(godwit, 'src', options=['-m', f'{mib}M'], qtest=True)
     dst = make_vm(godwit, 'dst', options=['-m', f'{mib}M'], qtest=True, incoming='defer')

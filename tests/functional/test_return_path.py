@@ -55,6 +55,10 @@ def test_good_answers(answers, source, make_sink):
     verifier.assert_good(bytes(one.received), capabilities={'return-path'}, memory={'m0': source.ram.read()})
 
 
+def request(start, block=b'm0'):
+    return message(sink.REQ_PAGES_ID, struct.pack('>QIB', start, 4096, len(block)) + block)
+
+
 BAD_ANSWERS = {
     'close-without-shut': {'on_open': pong()},
     'shut-1': {'on_open': pong(), 'at_end': shut(1)},
@@ -67,10 +71,10 @@ BAD_ANSWERS = {
     'half-a-header': {'on_open': pong(), 'at_end': b'\0\1\0'},
     'half-a-shut': {'on_open': pong(), 'at_end': shut(0)[:6]},
     'request-without-block': {'on_open': message(sink.REQ_PAGES, struct.pack('>QI', 0, 4096))},
-    'request-of-unknown-block': {'on_open': message(sink.REQ_PAGES_ID, struct.pack('>QIB', 0, 4096, 2) + b'zz')},
-    'request-in-precopy': {'on_open': message(sink.REQ_PAGES_ID, struct.pack('>QIB', 0, 4096, 2) + b'm0')},
-    'request-out-of-range': {'on_open': message(sink.REQ_PAGES_ID, struct.pack('>QIB', 1 << 40, 4096, 2) + b'm0')},
-    'request-unaligned': {'on_open': message(sink.REQ_PAGES_ID, struct.pack('>QIB', 7, 4096, 2) + b'm0')},
+    'request-of-unknown-block': {'on_open': request(0, b'zz')},
+    'request-in-precopy': {'on_open': request(0)},
+    'request-out-of-range': {'on_open': request(1 << 40)},
+    'request-unaligned': {'on_open': request(7)},
     'bitmap-outside-recovery': {'on_open': message(sink.RECV_BITMAP, b'\2m0')},
     'resume-ack': {'on_open': message(sink.RESUME_ACK, struct.pack('>I', 1))},
     'text': {'on_open': b'HTTP/1.1 400 Bad Request\r\n\r\n'},

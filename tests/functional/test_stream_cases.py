@@ -77,7 +77,9 @@ def test_truncated(destination, folder):
     data = stream()
     end = data.rindex(b'\0\6')
     rng = random.Random(3)
-    lengths = sorted({*range(0, 0x60, 3), *rng.sample(range(0x60, end), 40), end, end + 1, end + 3, len(data) - 1})
+    lengths = sorted(
+        {*range(0, 0x60, 3), *rng.sample(range(0x60, end), 40), end, end + 1, end + 3,
+         len(data) - 1})
     for number, length in enumerate(lengths):
         dst = destination(number)
         feed.stream(dst, data[:length], folder)
@@ -86,14 +88,17 @@ def test_truncated(destination, folder):
 
 
 def test_mutated(destination, folder):
-    """Any byte changed: whatever the verdict, the process ends in order (make_vm fails the test on a crash)."""
+    """
+    Any byte changed: whatever the verdict, the process ends in order (make_vm fails the test on a crash).
+    """
     data = stream()
     rng = random.Random(11)
     for number in range(120):
         spoiled = bytearray(data)
         # Structure more often than page content.
         for _ in range(rng.choice((1, 1, 2, 5))):
-            where = rng.choice((rng.randrange(0x60), rng.randrange(len(data)), len(data) - 1 - rng.randrange(900)))
+            where = rng.choice(
+                (rng.randrange(0x60), rng.randrange(len(data)), len(data) - 1 - rng.randrange(900)))
             spoiled[where] = rng.choice((0, 1, 0x10, 0x7f, 0x80, 0xff, rng.randrange(256)))
         dst = destination(number)
         feed.stream(dst, bytes(spoiled), folder)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A running guest, machine workload: nothing lost or torn on the way, convergence, throttling, cancel, and its own view of the downtime."""
+"""
+A running guest, machine workload: nothing lost or torn on the way, convergence, throttling, cancel, and its
+own view of the downtime.
+"""
 import time
 
 import pytest

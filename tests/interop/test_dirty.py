@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Memory that changes while it is sent, between godwit and real QEMUs: several rounds, and the last pages in the downtime."""
+"""
+Memory that changes while it is sent, between godwit and real QEMUs: several rounds, and the last pages in
+the downtime.
+"""
 import os
 import random
 
@@ -62,7 +65,8 @@ def run(src, dst, write, route, seconds=1.0):
 
 
 @pytest.mark.parametrize('capabilities', ((), ('xbzrle',)), ids=('plain', 'xbzrle'))
-@pytest.mark.parametrize('pair', [pair for p in PEERS for pair in (('godwit', p), (p, 'godwit'))] + [('godwit', 'godwit')],
+@pytest.mark.parametrize('pair', [pair for p in PEERS
+                                  for pair in (('godwit', p), (p, 'godwit'))] + [('godwit', 'godwit')],
                          ids='->'.join)
 def test_writes_while_it_is_sent(pair, capabilities, writer, make_route):
     src, dst, write = writer(*pair)
@@ -82,7 +86,10 @@ def test_writes_while_it_is_sent(pair, capabilities, writer, make_route):
 
 @pytest.mark.parametrize('pair', [('godwit', p) for p in (*PEERS, 'godwit')], ids='->'.join)
 def test_pages_written_at_the_switchover(pair, writer, make_route):
-    """Pages written when the guest is stopped already travel in the downtime, by qtest, which writes whenever it is asked."""
+    """
+    Pages written when the guest is stopped already travel in the downtime, by qtest, which writes whenever
+    it is asked.
+    """
     src, dst, write = writer(*pair)
     src.set_capabilities('pause-before-switchover')
     route = make_route('tcp')

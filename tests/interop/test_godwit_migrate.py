@@ -12,7 +12,8 @@ from godwit.deadline import Deadline, poll
 from godwit.programs import compat_options
 from godwit.ram import MIB
 
-TOOL = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'tools', 'godwit-migrate'))
+TOOL = os.path.normpath(
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'tools', 'godwit-migrate'))
 SIZE = 32 * MIB
 
 
@@ -20,7 +21,10 @@ class Pair:
     """Two VMs whose monitors are free for the tool."""
 
     def __init__(self, make_vm, make_ram, source, destination):
-        self.src = make_vm(source, 'src', ram=make_ram(SIZE).fill_mixed(), options=compat_options(source, destination))
+        self.src = make_vm(source,
+                           'src',
+                           ram=make_ram(SIZE).fill_mixed(),
+                           options=compat_options(source, destination))
         self.dst = make_vm(destination, 'dst', ram=make_ram(SIZE), incoming='defer')
         for vm in (self.src, self.dst):
             vm.qmp.close()
@@ -97,7 +101,11 @@ def test_capability_and_json(pair, folder):
 
 
 def test_interrupt_cancels(pair, folder):
-    tool = pair.start(f'unix:{folder}/mig', '-p', 'max-bandwidth=1M', stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    tool = pair.start(f'unix:{folder}/mig',
+                      '-p',
+                      'max-bandwidth=1M',
+                      stdout=subprocess.PIPE,
+                      stderr=subprocess.PIPE)
     poll(lambda: 'active' in tool.stdout.readline(), 30, 'the migration is active')
     tool.send_signal(signal.SIGINT)
     _, errors = tool.communicate(timeout=60)
@@ -112,7 +120,11 @@ def test_failure_is_told(pair, folder):
 
 
 def test_destination_dies(pair, folder):
-    tool = pair.start(f'unix:{folder}/mig', '-p', 'max-bandwidth=1M', stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    tool = pair.start(f'unix:{folder}/mig',
+                      '-p',
+                      'max-bandwidth=1M',
+                      stdout=subprocess.PIPE,
+                      stderr=subprocess.PIPE)
     poll(lambda: 'active' in tool.stdout.readline(), 30, 'the migration is active')
     pair.dst.expect_signal = signal.SIGKILL
     pair.dst.kill()

@@ -21,7 +21,11 @@ class Setting:
         self.source, self.destination = source, destination
         self.src = make_vm(source, 'src', ram=make_ram(size).fill_mixed(seed=size), qtest=qtest,
                            options=[*compat_options(source, destination), *src_options])
-        self.dst = make_vm(destination, 'dst', ram=make_ram(size).fill(0xa5), incoming=incoming, pass_fds=pass_fds,
+        self.dst = make_vm(destination,
+                           'dst',
+                           ram=make_ram(size).fill(0xa5),
+                           incoming=incoming,
+                           pass_fds=pass_fds,
                            options=dst_options)
 
     def check_stream(self, data, capabilities=()):
@@ -87,7 +91,8 @@ def test_return_path(pair, kind, setting, make_route):
 
 
 @pytest.mark.parametrize('pages', (2, 62, 64, 126, 1000))
-@pytest.mark.parametrize('pair', (('godwit', '7.2'), ('7.2', 'godwit'), ('godwit', '11.1'), ('11.1', 'godwit')),
+@pytest.mark.parametrize('pair',
+                         (('godwit', '7.2'), ('7.2', 'godwit'), ('godwit', '11.1'), ('11.1', 'godwit')),
                          ids='->'.join)
 def test_memory_sizes(pair, pages, setting, make_route):
     s = setting(pair, size=pages * PAGE)

@@ -9,7 +9,8 @@ import pytest
 from godwit import captures
 from godwit.ram import PAGE
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'scripts', 'analyze-migration.py')
+SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'scripts',
+                      'analyze-migration.py')
 ORIGINS = captures.origins()
 FORWARD = [name for name, facts in ORIGINS.items() if not facts.get('return_path')]
 
@@ -20,8 +21,12 @@ def analyze(folder, data, *options):
     path = os.path.join(folder, 'stream')
     with open(path, 'wb') as f:
         f.write(data)
-    return subprocess.run([sys.executable, SCRIPT, '-f', path, *options], cwd=folder, capture_output=True, text=True,
-                          timeout=60, check=False)
+    return subprocess.run([sys.executable, SCRIPT, '-f', path, *options],
+                          cwd=folder,
+                          capture_output=True,
+                          text=True,
+                          timeout=60,
+                          check=False)
 
 
 @pytest.mark.parametrize('name', FORWARD)

@@ -51,7 +51,8 @@ def opaque(name, data):
     suspended = data.rindex(b'\x0bglobalstate') + 12 + 8 + 36
     free |= {suspended, suspended + 1}                                  # two flags
     free |= set(range(data.rindex(b'{"name": "timer"'), len(data)))     # names of fields and the like
-    free |= set(range(data.rindex(b'{"configuration"') if b'{"configuration"' in data else len(data), len(data)))
+    free |= set(
+        range(data.rindex(b'{"configuration"') if b'{"configuration"' in data else len(data), len(data)))
     if name.startswith('return-path'):
         ping = data.index(b'\x08\0\2\0\4') + 5
         free |= set(range(ping, ping + 4))
@@ -72,7 +73,8 @@ def structural(name, data):
             yield offset
 
 
-@pytest.mark.parametrize('name', ('plain-7.2', 'plain-11.1', 'return-path-10.0', 'uuid-11.1', 'ignore-shared-7.2'))
+@pytest.mark.parametrize('name',
+                         ('plain-7.2', 'plain-11.1', 'return-path-10.0', 'uuid-11.1', 'ignore-shared-7.2'))
 def test_every_field_mutated(name, verify, verify_stream):
     data = captures.load(name)
     good = verify_stream.Verifier(data, memory={'m0': None})
@@ -156,7 +158,11 @@ def test_bad_return_path(message, reason, verify_stream):
 # ---- the command ----
 
 def run(*words, data=None):
-    return subprocess.run([sys.executable, SCRIPT, *words], input=data, capture_output=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, SCRIPT, *words],
+                          input=data,
+                          capture_output=True,
+                          timeout=60,
+                          check=False)
 
 
 @pytest.mark.quick

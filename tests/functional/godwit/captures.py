@@ -7,13 +7,17 @@ import os
 
 from .ram import PAGE
 
-FOLDER = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'data', 'streams'))
+FOLDER = os.path.normpath(
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'data', 'streams'))
 ORIGINS = os.path.join(FOLDER, 'origins.json')
 LARGE = 1 << 18             # from here on a capture is kept compressed
 
 
 def origins():
-    """{name: {"origin": program and version, "capabilities": [...], "memory": hashes of the pages that arrive}}"""
+    """
+    {name: {"origin": program and version, "capabilities": [...], "memory": hashes of the pages that
+    arrive}}
+    """
     with open(ORIGINS) as f:
         return json.load(f)
 

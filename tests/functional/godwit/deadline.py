@@ -26,7 +26,9 @@ class Deadline:
 
 
 def poll(condition, seconds, what, interval=0.005):
-    """The first true value of condition(), asked for again and again; Timeout with @what if it never comes."""
+    """
+    The first true value of condition(), asked for again and again; Timeout with @what if it never comes.
+    """
     deadline = Deadline(seconds)
     while True:
         value = condition()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command of an exec: migration: joins its standard input and output to the unix socket named by argv[1]."""
+"""
+The command of an exec: migration: joins its standard input and output to the unix socket named by argv[1].
+"""
 import os
 import socket
 import sys

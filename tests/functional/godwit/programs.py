@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The programs under test and their peers, what each can do, and what each needs towards another: the one matrix."""
+"""
+The programs under test and their peers, what each can do, and what each needs towards another: the one
+matrix.
+"""
 import functools
 import os
 import re

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Guest memory that a test can see: files that back RAM blocks, images to put in, and comparison byte for byte."""
+"""
+Guest memory that a test can see: files that back RAM blocks, images to put in, and comparison byte for
+byte.
+"""
 import os
 import random
 import tempfile
@@ -36,7 +39,10 @@ def one_byte_page(rng, where):
 
 
 def mixed_chunk(rng, first, count):
-    """@count pages of guest memory from page @first on: runs of zero, random, compressible and nearly zero pages."""
+    """
+    @count pages of guest memory from page @first on: runs of zero, random, compressible and nearly zero
+    pages.
+    """
     pages = []
     while len(pages) < count:
         kind = rng.choice(('zero', 'zero', 'random', 'random', 'text', 'edges'))

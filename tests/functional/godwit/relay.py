@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A relay between the two ends of a migration: records the bytes, and spoils them where a test asks for it."""
+"""
+A relay between the two ends of a migration: records the bytes, and spoils them where a test asks for it.
+"""
 import os
 import selectors
 import socket

@@ -13,8 +13,8 @@ EXEC_PIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'exec_pipe.
 
 class Route:
     """
-    One way for one migration.  Order of use: incoming (when the destination is started), listen(), connect(); or, if
-    @stored, connect() and, when the source has completed, load().  close() in any case.
+    One way for one migration.  Order of use: incoming (when the destination is started), listen(),
+    connect(); or, if @stored, connect() and, when the source has completed, load().  close() in any case.
     """
     name = None
     stored = False              # by way of a file: the destination comes later

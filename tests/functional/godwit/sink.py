@@ -24,8 +24,8 @@ def pong(value=1):
 
 class Sink:
     """
-    One connection.  @on_open is sent as soon as OPEN_RETURN_PATH and PING 1 have come, @at_end when the stream's
-    description is complete; @close says whether the connection is then closed.
+    One connection.  @on_open is sent as soon as OPEN_RETURN_PATH and PING 1 have come, @at_end when the
+    stream's description is complete; @close says whether the connection is then closed.
     """
 
     def __init__(self, folder, on_open=b'', at_end=b'', close=True, read_until=None):

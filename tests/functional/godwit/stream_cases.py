@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a destination insists on and what it ignores: one hand-made stream per row, with the verdict of each reader."""
+"""
+What a destination insists on and what it ignores: one hand-made stream per row, and each reader's verdict.
+"""
 from dataclasses import dataclass
 
 from .streams import (CONTINUE, EOS, FLUSH, HOOK, OLD_COMPRESS, PAGE, PAGES, RAM_ID, block_list, capabilities,
@@ -13,7 +15,7 @@ OK, FATAL = 'completed', 'failed'
 @dataclass(frozen=True)
 class Case:
     """
-    @old and @new: verdicts of QEMU 7.2 and 11.1.  @godwit: ours, where it is stricter than 11.1's.  @memory: what
+    @old and @new: verdicts of QEMU 7.2 and 11.1.  @ours: where it is stricter than 11.1's.  @memory: what
     the block holds afterwards, if the stream is good; None when it is not all given.
     """
     name: str
@@ -40,6 +42,11 @@ def case(name, old, new, ours=None, memory=good_memory(), judged=None, **parts):
 NO_BLOCKS = u64(0x004) + eos()
 FULL_PART = ram_part(zero_page(0, 'm0') + b''.join(zero_page(p) for p in range(1, PAGES)))
 HALF = PAGES // 2
+
+
+def delta(encoded):
+    """A section with an XBZRLE record for page 1; @encoded is in hex."""
+    return ram_part(xbzrle_page(1, bytes.fromhex(encoded)))
 
 
 def patched(page, changes):
@@ -114,8 +121,8 @@ CASES = (
     case('ram-without-end', OK, OK, end=''),
     case('ram-without-part', OK, OK, part='', memory=None),
     case('ram-announced-by-full', OK, OK,
-         start=long_section(FULL, RAM_ID, 'ram', 4, block_list((('m0', PAGES * PAGE),)) + eos()), part='', end='',
-         memory=None),
+         start=long_section(FULL, RAM_ID, 'ram', 4, block_list((('m0', PAGES * PAGE),)) + eos()),
+         part='', end='', memory=None),
     case('devices-before-ram', OK, OK, opening=timer() + globalstate(), timer='', globalstate=''),
     # ---- commands ----
     case('command-0', FATAL, FATAL, opening=command(0)),
@@ -164,16 +171,16 @@ CASES = (
     case('end-word-with-address', OK, OK, end=ram_end(last=eos(0x5000 | EOS))),
     case('end-word-with-continue', OK, OK, end=ram_end(last=eos(EOS | CONTINUE))),
     # ---- xbzrle: it is decoded whether or not the capability is on ----
-    case('xbzrle', OK, OK, before_end=ram_part(xbzrle_page(1, bytes.fromhex('000126') + bytes.fromhex('0a02aabb'))),
+    case('xbzrle', OK, OK, before_end=delta('000126 0a02aabb'),
          memory=memory_with({1: patched(1, {0: b'\x26', 11: b'\xaa\xbb'})})),
-    case('xbzrle-last-byte', OK, OK, before_end=ram_part(xbzrle_page(1, bytes.fromhex('ff1f0126'))),
+    case('xbzrle-last-byte', OK, OK, before_end=delta('ff1f0126'),
          memory=memory_with({1: patched(1, {4095: b'\x26'})})),
     case('xbzrle-length-0', OK, OK, before_end=ram_part(xbzrle_page(1, b'')), judged=FATAL),
     case('xbzrle-encoding-2', FATAL, FATAL, before_end=ram_part(xbzrle_page(1, b'\0\1\x26', encoding=2))),
     case('xbzrle-length-4097', FATAL, FATAL, before_end=ram_part(xbzrle_page(1, bytes(4097)))),
-    case('xbzrle-beyond-page', FATAL, FATAL, before_end=ram_part(xbzrle_page(1, bytes.fromhex('ff1f020102')))),
-    case('xbzrle-truncated-pair', FATAL, FATAL, before_end=ram_part(xbzrle_page(1, bytes.fromhex('000201')))),
-    case('xbzrle-empty-run', FATAL, FATAL, before_end=ram_part(xbzrle_page(1, bytes.fromhex('000126050000')))),
+    case('xbzrle-beyond-page', FATAL, FATAL, before_end=delta('ff1f020102')),
+    case('xbzrle-truncated-pair', FATAL, FATAL, before_end=delta('000201')),
+    case('xbzrle-empty-run', FATAL, FATAL, before_end=delta('000126050000')),
 )
 
 assert len({c.name for c in CASES}) == len(CASES)

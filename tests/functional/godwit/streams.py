@@ -146,8 +146,8 @@ def end_of_stream():
 
 def stream(**parts):
     """
-    A whole good stream, in which any part can be replaced (bytes, or "" to leave it out); the keys are those of
-    GOOD, in the order of the stream.
+    A whole good stream, in which any part can be replaced (bytes, or "" to leave it out); the keys are
+    those of GOOD, in the order of the stream.
     """
     unknown = set(parts) - set(GOOD)
     assert not unknown, unknown

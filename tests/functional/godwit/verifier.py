@@ -24,7 +24,9 @@ def verify_stream():
 
 
 def assert_good(data, **options):
-    """@data is a good stream; options as of Verifier(): capabilities, peer, machine, memory, ....  Its report."""
+    """
+    @data is a good stream; options as of Verifier(): capabilities, peer, machine, memory, ....  Its report.
+    """
     verifier = verify_stream().Verifier(data, **options)
     try:
         verifier.run()

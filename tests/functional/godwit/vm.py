@@ -25,8 +25,8 @@ def die_with_parent():
 
 class Vm:
     """
-    One process.  Memory is @ram (a Ram or Memfd), or none; @options are further words of the command line, @machine
-    the -machine value before memory-backend.  @incoming is the -incoming value.
+    One process.  Memory is @ram (a Ram or Memfd), or none; @options are further words of the command line,
+    @machine the -machine value before memory-backend.  @incoming is the -incoming value.
     """
 
     def __init__(self, program, folder, name, ram=None, incoming=None, machine='none', options=(),
@@ -61,8 +61,10 @@ class Vm:
         if self.ram is not None:
             machine += f',memory-backend={self.ram.block}'
             words += self.ram.arguments()
-        words += ['-machine', machine, '-nodefaults', '-display', 'none', '-monitor', 'none', '-serial', 'none',
-                  '-name', self.name, '-qmp', f'unix:{self.qmp_path},server=on,wait=off']
+        words += [
+            '-machine', machine, '-nodefaults', '-display', 'none', '-monitor', 'none', '-serial', 'none',
+            '-name', self.name, '-qmp', f'unix:{self.qmp_path},server=on,wait=off'
+        ]
         if qtest:
             words += ['-qtest', f'unix:{self.qtest_path},server=on,wait=off']
         words += list(options)
@@ -199,8 +201,8 @@ class Vm:
 
     def incoming_verdict(self, seconds=60):
         """
-        How an incoming migration ended: "completed" or "failed", whether the process is still there or has ended
-        with status 1; anything else (a signal, another status) is an error.
+        How an incoming migration ended: "completed" or "failed", whether the process is still there or
+        has ended with status 1; anything else (a signal, another status) is an error.
         """
         try:
             return self.wait_migration('completed', 'failed', seconds=seconds)['status']

@@ -5,7 +5,8 @@ from .deadline import poll
 
 def machine(**properties):
     """The -machine value; an underscore in a name is a dash."""
-    return ','.join(['workload'] + [f'{name.replace("_", "-")}={value}' for name, value in properties.items()])
+    return ','.join(['workload'] +
+                    [f'{name.replace("_", "-")}={value}' for name, value in properties.items()])
 
 
 def query(vm):

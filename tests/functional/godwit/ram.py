@@ -64,11 +64,12 @@ def mixed_chunk(rng, first, count):
 class Ram:
     """One RAM block backed by a file (memory-backend-file, share=on)."""
 
-    def __init__(self, size, block='m0', share=True):
+    def __init__(self, size, block='m0', share=True, properties=''):
         assert size % PAGE == 0
         self.size = size
         self.block = block
         self.share = share
+        self.properties = properties        # further ones of the backend, "prealloc=on"
         handle, self.path = tempfile.mkstemp(prefix='godwit-ram-', dir=folder_for(size))
         os.truncate(handle, size)
         os.close(handle)
@@ -83,7 +84,8 @@ class Ram:
         """Command line of the backend, for godwit and for QEMU."""
         share = 'on' if self.share else 'off'
         return ['-object', f'memory-backend-file,id={self.block},size={self.size},'
-                           f'mem-path={self.path},share={share}']
+                           f'mem-path={self.path},share={share}' +
+                           (f',{self.properties}' if self.properties else '')]
 
     def open(self):
         return open(self.path, 'r+b')
@@ -100,15 +102,15 @@ class Ram:
 
     def fill_bulk(self, zero_share=0.25, seed=1):
         """
-        A large image made fast, for measurements: the first @zero_share of every 4 MiB is
-        zero, the rest random with the page number in each page.
+        A large image made fast, for measurements: of every 4 MiB the first @zero_share is zero, the
+        rest random bytes with the page's address in each page.
         """
-        rng = random.Random(seed)
+        template = random.Random(seed).randbytes(4 * CHUNK)
         with self.open() as f:
             for start in range(0, self.size, CHUNK):
                 if (start // CHUNK) % 4 < 4 * zero_share:
                     continue
-                chunk = bytearray(rng.randbytes(min(CHUNK, self.size - start)))
+                chunk = bytearray(template[start % len(template):][:min(CHUNK, self.size - start)])
                 for offset in range(0, len(chunk), PAGE):
                     chunk[offset:offset + 8] = (start + offset).to_bytes(8, 'little')
                 f.seek(start)

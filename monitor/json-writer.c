@@ -32,7 +32,8 @@ static void append_string(GString *out, const char *text, size_t len)
 
     g_string_append_c(out, '"');
     while (p < end) {
-        gunichar c = g_utf8_get_char_validated(p, end - p);
+        /* GLib takes a zero byte for the end. */
+        gunichar c = *p ? g_utf8_get_char_validated(p, end - p) : 0;
         if (end - p >= 2 && memcmp(p, "\xc0\x80", 2) == 0) {
             append_escaped_char(out, 0);
             p += 2;

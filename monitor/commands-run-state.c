@@ -19,7 +19,7 @@ StatusInfo *qmp_query_status(MonitorContext *ctx, GError **errp)
 bool qmp_stop(MonitorContext *ctx, GError **errp)
 {
     if (machine_run_state(ctx->machine) == RUN_STATE_INMIGRATE) {
-        ctx->autostart = false;
+        __atomic_store_n(&ctx->autostart, false, __ATOMIC_SEQ_CST);
         return true;
     }
     return !machine_is_running(ctx->machine) || machine_stop(ctx->machine, RUN_STATE_PAUSED, errp);
@@ -28,7 +28,7 @@ bool qmp_stop(MonitorContext *ctx, GError **errp)
 bool qmp_cont(MonitorContext *ctx, GError **errp)
 {
     if (machine_run_state(ctx->machine) == RUN_STATE_INMIGRATE) {
-        ctx->autostart = true;
+        __atomic_store_n(&ctx->autostart, true, __ATOMIC_SEQ_CST);
         return true;
     }
     if (machine_is_running(ctx->machine)) {

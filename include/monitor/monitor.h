@@ -19,7 +19,7 @@ typedef struct MonitorContext {
     struct MonitorSet *monitors;        /* all monitors, for events */
     struct FdStore *fds;                /* getfd, add-fd */
     GMainLoop *main_loop;               /* quit ends it */
-    bool autostart;                     /* -S and, in inmigrate, stop and cont */
+    bool autostart;                     /* atomic; -S and, in inmigrate, stop and cont */
     bool no_reboot;
     bool shutting_down;
 } MonitorContext;

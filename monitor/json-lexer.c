@@ -222,9 +222,37 @@ static bool leaves_byte(LexStep step)
     return step == INTEGER_END || step == FLOAT_END || step == KEYWORD_END || step == RECOVERED;
 }
 
+/* How many of the bytes are the plain inside of a string: most of what is ever read. */
+static size_t plain_run(int state, const char *data, size_t len)
+{
+    size_t n = 0;
+
+    if (state == DOUBLE_QUOTED || state == SINGLE_QUOTED) {
+        while (n < len && lex_step(state, (uint8_t)data[n]) == (LexStep)state) {
+            n++;
+        }
+    }
+    return n;
+}
+
+static void take_run(JsonLexer *lexer, const char **data, size_t *len, size_t n)
+{
+    g_string_append_len(lexer->text, *data, (gssize)n);
+    lexer->column += n;
+    *data += n;
+    *len -= n;
+}
+
 JsonToken json_lexer_next(JsonLexer *lexer, const char **data, size_t *len, size_t max_text)
 {
     while (*len > 0) {
+        size_t run = MIN(plain_run(lexer->state, *data, *len), max_text - lexer->text->len);
+        if (run > 0) {
+            take_run(lexer, data, len, run);
+            if (*len == 0) {
+                break;
+            }
+        }
         uint8_t c = (uint8_t)**data;
         LexStep step = lex_step(lexer->state, c);
 

@@ -3,6 +3,7 @@
 #include "hmp.h"
 
 #include "config.h"
+#include "monitor/object-text.h"
 #include "qapi/qapi-commands-machine.h"
 #include "qapi/qapi-commands-misc.h"
 #include "qapi/qapi-commands-qom.h"
@@ -39,7 +40,7 @@ bool hmp_system_powerdown(Hmp *hmp, const HmpArgs *args, GError **errp)
 
 bool hmp_object_add(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
-    return memory_backend_add_text(hmp->ctx->backends, hmp_text(args, "options"), errp) != NULL;
+    return object_add_text(hmp->ctx->backends, hmp_text(args, "options"), errp) != NULL;
 }
 
 bool hmp_object_del(Hmp *hmp, const HmpArgs *args, GError **errp)

@@ -126,7 +126,8 @@ static bool fit_file(const MemoryBackend *backend, int fd, GError **errp)
     struct stat st;
 
     if (fstat(fd, &st) < 0) {
-        error_set_errno(errp, GODWIT_ERROR_IO, errno, "cannot find out the size of backing store %s", file->mem_path);
+        error_set_errno(errp, GODWIT_ERROR_IO, errno, "cannot find out the size of backing store %s",
+                        file->mem_path);
         return false;
     }
     if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size >= need) {
@@ -135,7 +136,8 @@ static bool fit_file(const MemoryBackend *backend, int fd, GError **errp)
     if (st.st_size || file->readonly) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_FAILED,
                     "%s backing store size 0x%" PRIx64 " is too small for 'size' option 0x%" PRIx64
-                    " plus 'offset' option 0x%" PRIx64, backend->id, (uint64_t)st.st_size, file->size, file->offset);
+                    " plus 'offset' option 0x%" PRIx64,
+                    backend->id, (uint64_t)st.st_size, file->size, file->offset);
         return false;
     }
     if (ftruncate(fd, need) < 0) {
@@ -149,21 +151,22 @@ static bool fit_file(const MemoryBackend *backend, int fd, GError **errp)
 static bool open_file(MemoryBackend *backend, GError **errp)
 {
     const MemoryBackendFileProperties *file = backend_file_properties(backend);
-    bool created;
 
-    backend->block.fd = open_path(file->mem_path, file->readonly, &created, errp);
-    if (backend->block.fd < 0) {
-        return false;
-    }
-    if (!fit_file(backend, backend->block.fd, errp)) {
-        if (created) {
-            unlink(file->mem_path);
-        }
+    backend->block.fd = open_path(file->mem_path, file->readonly, &backend->created_file, errp);
+    if (backend->block.fd < 0 || !fit_file(backend, backend->block.fd, errp)) {
         return false;
     }
     backend->block.fd_offset = file->offset;
-    backend->block.readonly = file->rom == ON_OFF_AUTO_ON || (file->rom == ON_OFF_AUTO_AUTO && file->readonly);
+    backend->block.readonly =
+        file->rom == ON_OFF_AUTO_ON || (file->rom == ON_OFF_AUTO_AUTO && file->readonly);
     return true;
+}
+
+void backend_undo_open(MemoryBackend *backend)
+{
+    if (backend->created_file) {
+        unlink(backend_file_properties(backend)->mem_path);
+    }
 }
 
 bool backend_open(MemoryBackend *backend, GError **errp)
@@ -186,7 +189,8 @@ bool backend_open(MemoryBackend *backend, GError **errp)
     }
     block->page_size = fd_page_size(block->fd);
     if (ok && p->size % block->page_size) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_FAILED, "backend '%s' memory size must be multiple of %zu MiB",
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_FAILED,
+                    "backend '%s' memory size must be multiple of %zu MiB",
                     ObjectType_str(backend->options->qom_type), block->page_size >> 20);
         return false;
     }

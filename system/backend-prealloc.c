@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Preallocation: every page of a backend gets its memory now, by several threads, without changing what is in it. */
+/* Preallocation: every page of a backend gets its memory now, and keeps what is in it. */
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -27,8 +27,8 @@ typedef struct Share {
 } Share;
 
 /*
- * For kernels without MADV_POPULATE_WRITE (before 5.14).  The kernel reads and writes one byte of each page for us: if it has
- * no page to give, that is an error and not a SIGBUS.
+ * For kernels without MADV_POPULATE_WRITE (before 5.14).  The kernel reads and writes one byte of each page
+ * for us: if it has no page to give, that is an error and not a SIGBUS.
  */
 static int touch_pages(const Share *share)
 {

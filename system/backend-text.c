@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The text of -object as the schema's ObjectOptions: key=value lists by the table of members, or JSON. */
-#include <jansson.h>
+/* The text of -object as the schema's ObjectOptions: a key=value list, read by the table of members. */
 #include <string.h>
 
-#include "qapi/qapi-visit-qom.h"
 #include "system/backend.h"
 #include "system/keyval.h"
 #include "util/error.h"
@@ -102,7 +100,7 @@ static bool set_member(const QapiMember *member, void *slot, const char *text, G
     }
 }
 
-/* ---- key=value ---- */
+/* ---- the list ---- */
 
 static bool read_member(const KeyVal *kv, const QapiMember *member, void *object, GError **errp)
 {
@@ -156,7 +154,7 @@ static bool read_head(const KeyVal *kv, ObjectOptions *options, GError **errp)
     return keyval_check_id(id, errp);
 }
 
-static ObjectOptions *parse_keyval(const char *text, GError **errp)
+ObjectOptions *memory_backend_parse(const char *text, GError **errp)
 {
     g_autoptr(KeyVal) kv = keyval_parse(text, "qom-type", KEYVAL_OPTS, errp);
     g_autoptr(ObjectOptions) options = g_new0(ObjectOptions, 1);
@@ -180,31 +178,6 @@ static ObjectOptions *parse_keyval(const char *text, GError **errp)
         }
     }
     return g_steal_pointer(&options);
-}
-
-/* ---- JSON ---- */
-
-static ObjectOptions *parse_json(const char *text, GError **errp)
-{
-    g_autoptr(ObjectOptions) options = NULL;
-    json_error_t where;
-    json_t *json = json_loads(text, 0, &where);
-
-    if (!json) {
-        refuse(errp, "JSON parse error, %s", where.text, NULL);
-        return NULL;
-    }
-    bool ok = qapi_ObjectOptions_from_json(json, "", &options, errp);
-    json_decref(json);
-    if (!ok || !keyval_check_id(options->id, errp)) {
-        return NULL;
-    }
-    return g_steal_pointer(&options);
-}
-
-ObjectOptions *memory_backend_parse(const char *text, GError **errp)
-{
-    return text[0] == '{' ? parse_json(text, errp) : parse_keyval(text, errp);
 }
 
 /* ---- help ---- */

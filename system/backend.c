@@ -14,10 +14,11 @@
 
 #define IMPLICIT_ID "ram"
 
-/* The properties that all types have come first in each, in the same order: one pointer type does for them. */
-#define SAME_PLACE(member)                                                                                           \
-    G_STATIC_ASSERT(offsetof(MemoryBackendProperties, member) == offsetof(MemoryBackendFileProperties, member) &&    \
-                    offsetof(MemoryBackendProperties, member) == offsetof(MemoryBackendMemfdProperties, member))
+/* What all types have comes first in each, in the same order: one pointer type does for them. */
+#define SAME_PLACE(member)                                                                            \
+    G_STATIC_ASSERT(                                                                                  \
+        offsetof(MemoryBackendProperties, member) == offsetof(MemoryBackendFileProperties, member) && \
+        offsetof(MemoryBackendProperties, member) == offsetof(MemoryBackendMemfdProperties, member))
 SAME_PLACE(dump);
 SAME_PLACE(host_nodes);
 SAME_PLACE(merge);
@@ -42,12 +43,12 @@ const MemoryBackendProperties *memory_backend_properties(const MemoryBackend *ba
 
 /* ---- properties ---- */
 
-#define DEFAULT(object, member, value)                                                                               \
-    do {                                                                                                             \
-        if (!(object)->has_##member) {                                                                               \
-            (object)->has_##member = true;                                                                           \
-            (object)->member = (value);                                                                              \
-        }                                                                                                            \
+#define DEFAULT(object, member, value)     \
+    do {                                   \
+        if (!(object)->has_##member) {     \
+            (object)->has_##member = true; \
+            (object)->member = (value);    \
+        }                                  \
     } while (0)
 
 static void fill_defaults(ObjectOptions *options)
@@ -117,7 +118,8 @@ static bool check_prealloc(const ObjectOptions *options, const MemoryBackendProp
         return refuse_zero(options, "prealloc-threads", errp);
     }
     if (p->has_prealloc_threads && p->prealloc_threads > MEMORY_BACKEND_MAX_PREALLOC_THREADS) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "property 'prealloc-threads' of %s takes values from 1 to %d",
+        return refuse(errp, GODWIT_ERROR_FAILED,
+                      "property 'prealloc-threads' of %s takes values from 1 to %d",
                       ObjectType_str(options->qom_type), MEMORY_BACKEND_MAX_PREALLOC_THREADS);
     }
     if (p->prealloc_context) {
@@ -141,12 +143,14 @@ static bool check_policy(const MemoryBackendProperties *p, GError **errp)
         }
     }
     if (n_nodes && policy == HOST_MEM_POLICY_DEFAULT) {
-        return refuse(errp, GODWIT_ERROR_FAILED,
-                      "host-nodes must be empty for policy default, or you should explicitly specify a policy other "
-                      "than default");
+        return refuse(
+            errp, GODWIT_ERROR_FAILED,
+            "host-nodes must be empty for policy default, or you should explicitly specify a policy other "
+            "than default");
     }
     if (!n_nodes && policy != HOST_MEM_POLICY_DEFAULT) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "host-nodes must be set for policy %s", HostMemPolicy_str(policy));
+        return refuse(errp, GODWIT_ERROR_FAILED, "host-nodes must be set for policy %s",
+                      HostMemPolicy_str(policy));
     }
     return true;
 }
@@ -158,11 +162,12 @@ static bool check_file(const ObjectOptions *options, GError **errp)
     bool readonly = file->has_readonly && file->readonly;
 
     if (file->has_align && file->align % page_size) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "alignment 0x%" PRIx64 " must be multiples of page size 0x%x",
-                      file->align, page_size);
+        return refuse(errp, GODWIT_ERROR_FAILED,
+                      "alignment 0x%" PRIx64 " must be multiples of page size 0x%x", file->align, page_size);
     }
     if (file->has_align && file->align & (file->align - 1)) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "alignment 0x%" PRIx64 " must be a power of two", file->align);
+        return refuse(errp, GODWIT_ERROR_FAILED, "alignment 0x%" PRIx64 " must be a power of two",
+                      file->align);
     }
     if (file->has_offset && file->offset % page_size) {
         return refuse(errp, GODWIT_ERROR_FAILED, "offset 0x%" PRIx64 " must be multiples of page size 0x%x",
@@ -170,17 +175,20 @@ static bool check_file(const ObjectOptions *options, GError **errp)
     }
     if (file->has_offset && (file->offset > INT64_MAX || file->size > INT64_MAX - file->offset)) {
         return refuse(errp, GODWIT_ERROR_FAILED,
-                      "'size' option 0x%" PRIx64 " plus 'offset' option 0x%" PRIx64 " is beyond the end of any file",
+                      "'size' option 0x%" PRIx64 " plus 'offset' option 0x%" PRIx64
+                      " is beyond the end of any file",
                       file->size, file->offset);
     }
     if (file->has_pmem && file->pmem) {
-        return refuse(errp, GODWIT_ERROR_UNSUPPORTED, "'pmem=on' is not supported: data would not be made persistent");
+        return refuse(errp, GODWIT_ERROR_UNSUPPORTED,
+                      "'pmem=on' is not supported: data would not be made persistent");
     }
     if (file->has_rom && file->rom == ON_OFF_AUTO_ON && !readonly) {
         return refuse(errp, GODWIT_ERROR_FAILED, "'rom=on' needs 'readonly=on'");
     }
     if (file->has_rom && file->rom == ON_OFF_AUTO_OFF && readonly && file->has_share && file->share) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "'rom=off' and 'readonly=on' are incompatible with 'share=on'");
+        return refuse(errp, GODWIT_ERROR_FAILED,
+                      "'rom=off' and 'readonly=on' are incompatible with 'share=on'");
     }
     return true;
 }
@@ -243,8 +251,9 @@ static bool name_block(MemoryBackend *backend, GError **errp)
     g_autofree char *name = g_strconcat(canonical ? "/objects/" : "", backend->id, NULL);
 
     if (strlen(name) > RAMBLOCK_IDSTR_MAX) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "the name of a RAM block may have %d characters, '%s' has more",
-                      RAMBLOCK_IDSTR_MAX, name);
+        return refuse(errp, GODWIT_ERROR_FAILED,
+                      "the name of a RAM block may have %d characters, '%s' has more", RAMBLOCK_IDSTR_MAX,
+                      name);
     }
     g_strlcpy(backend->block.idstr, name, sizeof(backend->block.idstr));
     return true;
@@ -257,8 +266,8 @@ MemoryBackend *memory_backend_add(MemoryBackendSet *set, const ObjectOptions *op
         return NULL;
     }
     if (memory_backend_find(set, options->id)) {
-        refuse(errp, GODWIT_ERROR_FAILED, "attempt to add duplicate property '%s' to object (type 'container')",
-               options->id);
+        refuse(errp, GODWIT_ERROR_FAILED,
+               "attempt to add duplicate property '%s' to object (type 'container')", options->id);
         return NULL;
     }
     if (!check_options(options, errp)) {
@@ -270,12 +279,16 @@ MemoryBackend *memory_backend_add(MemoryBackendSet *set, const ObjectOptions *op
     backend->options = qapi_clone_ObjectOptions(options);
     backend->block.fd = -1;
     fill_defaults(backend->options);
-    if (!name_block(backend, errp) || !backend_open(backend, errp) || !backend_map(backend, errp)) {
+    if (!name_block(backend, errp)) {
+        return NULL;
+    }
+    if (!backend_open(backend, errp) || !backend_map(backend, errp)) {
+        backend_undo_open(backend);
         return NULL;
     }
 
-    trace_memory_backend_add(backend->id, backend->block.used_length, backend->block.page_size, backend->block.fd,
-                             backend->block.shared);
+    trace_memory_backend_add(backend->id, backend->block.used_length, backend->block.page_size,
+                             backend->block.fd, backend->block.shared);
     MemoryBackend **link = &set->first;
     while (*link) {
         link = &(*link)->next;
@@ -382,7 +395,8 @@ static MemoryBackend *named_backend(MemoryBackendSet *set, const MachineMemory *
     }
     uint64_t size = backend->block.used_length;
     if (memory->has_size && memory->size && size != memory->size && size != rounded) {
-        refuse(errp, GODWIT_ERROR_FAILED, "Machine memory size does not match the size of the memory backend");
+        refuse(errp, GODWIT_ERROR_FAILED,
+               "Machine memory size does not match the size of the memory backend");
         return NULL;
     }
     return backend;
@@ -393,7 +407,8 @@ bool machine_create_memory(Machine *m, MemoryBackendSet *set, const MachineMemor
     uint64_t size = memory->has_size && memory->size ? memory->size : m->type->default_ram_size;
 
     if (size > UINT64_MAX - RAM_SIZE_ALIGN) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "cannot set up guest memory '%s': Cannot allocate memory", IMPLICIT_ID);
+        return refuse(errp, GODWIT_ERROR_FAILED, "cannot set up guest memory '%s': Cannot allocate memory",
+                      IMPLICIT_ID);
     }
     size = (size + RAM_SIZE_ALIGN - 1) / RAM_SIZE_ALIGN * RAM_SIZE_ALIGN;
 

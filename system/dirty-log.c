@@ -88,7 +88,8 @@ bool dirty_log_sync(DirtyLog *log, RAMBlock *block, uint64_t first, uint64_t cou
         uint64_t before = *new_dirty;
         log->sync_calls++;
         if (!p->ops->sync(p, block, first, count, bitmap, new_dirty, errp)) {
-            g_prefix_error(errp, "cannot fetch dirty log '%s' of RAM block '%s': ", p->ops->name, block->idstr);
+            g_prefix_error(errp, "cannot fetch dirty log '%s' of RAM block '%s': ", p->ops->name,
+                           block->idstr);
             return false;
         }
         trace_dirty_log_sync(p->ops->name, block->idstr, first, count, *new_dirty - before);
@@ -108,7 +109,8 @@ bool dirty_log_clear(DirtyLog *log, RAMBlock *block, uint64_t first, uint64_t co
         log->clear_calls++;
         trace_dirty_log_clear(p->ops->name, block->idstr, first, count);
         if (!p->ops->clear(p, block, first, count, errp)) {
-            g_prefix_error(errp, "cannot clear dirty log '%s' of RAM block '%s': ", p->ops->name, block->idstr);
+            g_prefix_error(errp, "cannot clear dirty log '%s' of RAM block '%s': ", p->ops->name,
+                           block->idstr);
             return false;
         }
     }

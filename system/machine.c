@@ -86,7 +86,8 @@ static bool memory_check(const Machine *m, uint64_t gpa, uint64_t len, bool writ
         uint64_t run = len;
         RAMBlock *block;
         if (!ram_list_translate(&m->ram, gpa, &run, &block)) {
-            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "no memory is mapped at address 0x%" PRIx64, gpa);
+            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "no memory is mapped at address 0x%" PRIx64,
+                        gpa);
             return false;
         }
         if (write && block->readonly) {

@@ -74,7 +74,8 @@ static bool arg_length(const Request *r, unsigned i, uint64_t *out, GError **err
 
 static bool bad_data(uint64_t len, GError **errp)
 {
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "the data is not the text of %" PRIu64 " bytes", len);
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "the data is not the text of %" PRIu64 " bytes",
+                len);
     return false;
 }
 
@@ -242,7 +243,8 @@ static bool set_clock(Request *r, uint64_t to, GError **errp)
     uint64_t now = machine_clock_ns(r->machine);
 
     if (to > INT64_MAX) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "the clock cannot be set beyond %" PRId64, INT64_MAX);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "the clock cannot be set beyond %" PRId64,
+                    INT64_MAX);
         return false;
     }
     if ((int64_t)to > (int64_t)now) {
@@ -289,7 +291,7 @@ static bool run_out(Request *r, const Command *cmd, GError **errp)
     return arg_number(r, 1, "port", &port, errp) && arg_number(r, 2, "value", &value, errp);
 }
 
-/* A command that is known and cannot succeed here: answered as peers answer for a device that they do not have. */
+/* Known, but cannot succeed here: answered as peers answer for a device that they do not have. */
 static bool run_unknown_device(Request *r, const Command *cmd, GError **errp)
 {
     g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_DEVICE_NOT_FOUND, "Unknown device");

@@ -24,13 +24,15 @@ static bool ramblock_check(const RAMBlock *block, GError **errp)
     if (!block->used_length || block->used_length % TARGET_PAGE_SIZE ||
         block->used_length > UINT64_MAX - (uintptr_t)block->host) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "cannot add RAM block '%s': its size 0x%" PRIx64 " is not a positive multiple of %u bytes",
+                    "cannot add RAM block '%s': its size 0x%" PRIx64
+                    " is not a positive multiple of %u bytes",
                     block->idstr, block->used_length, TARGET_PAGE_SIZE);
         return false;
     }
     if (block->gpa % TARGET_PAGE_SIZE || block->gpa > UINT64_MAX - (block->used_length - 1)) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "cannot add RAM block '%s': guest address 0x%" PRIx64 " is no place for 0x%" PRIx64 " bytes",
+                    "cannot add RAM block '%s': guest address 0x%" PRIx64 " is no place for 0x%" PRIx64
+                    " bytes",
                     block->idstr, block->gpa, block->used_length);
         return false;
     }

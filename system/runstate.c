@@ -2,14 +2,15 @@
 /* The run state: one lock, one setter, a table of allowed steps, and the stop and start of the vCPUs. */
 
 /*
- * A change of state goes like this, all under the lock: look the step up in the table; if the guest stops, pause the
- * vCPUs (returns when each has acknowledged), then stop the guest's clock, then set the state; if it starts, start
- * the clock, set the state, let the vCPUs go.  So whoever sees a stopped state knows that no vCPU runs, and
- * a vCPU that runs sees "running".
+ * A change of state goes like this, all under the lock: look the step up in the table; if the guest stops,
+ * pause the vCPUs (returns when each has acknowledged), then stop the guest's clock, then set the state; if
+ * it starts, start the clock, set the state, let the vCPUs go.  So whoever sees a stopped state knows that no
+ * vCPU runs, and a vCPU that runs sees "running".
  *
- * Listeners are told of the changes one after the other, in the order in which the changes were made, each by the
- * thread that made it.  To that end the thread keeps the lock while it tells them; the lock is recursive, so that a listener
- * may make the next change.  That change is queued and told when all listeners have been told of this one.
+ * Listeners are told of the changes one after the other, in the order in which the changes were made, each by
+ * the thread that made it.  To that end the thread keeps the lock while it tells them; the lock is recursive,
+ * so that a listener may make the next change.  That change is queued and told when all listeners have been
+ * told of this one.
  */
 #include "system/runstate.h"
 
@@ -42,9 +43,9 @@ struct RunStateControl {
 
 #define S(state) (1u << RUN_STATE_##state)
 
-/* A guest may lie in these for any time; a migration or a snapshot may start from them and lead back to them. */
-#define AT_REST                                                                                                      \
-    (S(DEBUG) | S(INTERNAL_ERROR) | S(IO_ERROR) | S(PAUSED) | S(PRELAUNCH) | S(SHUTDOWN) | S(SUSPENDED) |             \
+/* A guest may lie in these for any time; migrations and snapshots start from them and lead back to them. */
+#define AT_REST                                                                                           \
+    (S(DEBUG) | S(INTERNAL_ERROR) | S(IO_ERROR) | S(PAUSED) | S(PRELAUNCH) | S(SHUTDOWN) | S(SUSPENDED) | \
      S(WATCHDOG) | S(GUEST_PANICKED))
 
 /* What can begin in any state of rest. */
@@ -52,7 +53,8 @@ struct RunStateControl {
 
 /* The steps that are allowed, by the state that they begin in. */
 static const uint32_t steps[RUN_STATE__MAX] = {
-    [RUN_STATE_RUNNING] = (AT_REST & ~S(PRELAUNCH)) | S(FINISH_MIGRATE) | S(SAVE_VM) | S(RESTORE_VM) | S(COLO),
+    [RUN_STATE_RUNNING] =
+        (AT_REST & ~S(PRELAUNCH)) | S(FINISH_MIGRATE) | S(SAVE_VM) | S(RESTORE_VM) | S(COLO),
 
     [RUN_STATE_PRELAUNCH] = S(RUNNING) | S(INMIGRATE) | S(SUSPENDED) | AWAY,
     [RUN_STATE_PAUSED] = S(RUNNING) | S(SUSPENDED) | S(POSTMIGRATE) | S(COLO) | AWAY,

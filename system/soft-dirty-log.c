@@ -1,43 +1,48 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The software dirty log: one bitmap per block, set by writers with atomic ORs, fetched and cleared by sync. */
+/* The software dirty log: a bitmap per block, set by writers with atomic ORs, fetched and cleared by sync. */
 
 /*
  * Why no write is lost
  * --------------------
- * Three kinds of thread meet here.  A writer W stores into a page (S), then marks it: it looks at the switch (L) and,
- * if logging is on, ORs the page's bit into the bitmap (O).  The syncer fetches and clears the bit (X) and afterwards
- * reads the page (R).  The starter sets the switch (F), has a barrier run on all CPUs (B), and only then returns from
- * start(); every page counts as dirty at that moment and will be read by some R after it.
+ * Three kinds of thread meet here.  A writer W stores into a page (S), then marks it: it looks at the switch
+ * (L) and, if logging is on, ORs the page's bit into the bitmap (O).  The syncer fetches and clears the bit
+ * (X) and afterwards reads the page (R).  The starter sets the switch (F), has a barrier run on all CPUs (B),
+ * and only then returns from start(); every page counts as dirty at that moment and will be read by some R
+ * after it.
  *
- * A write is safe if the last R of its page either sees S or is followed by another sync that reports the page.
+ * A write is safe if the last R of its page either sees S or is followed by another sync that reports the
+ * page.
  *
- * 1. L saw the switch on.  O then happens.  O and X are both read-modify-writes of one word, so one precedes the other:
+ * 1. L saw the switch on.  O then happens.  O and X are both read-modify-writes of one word, so one precedes
+ *    the other:
  *    - X finds the bit.  O is a release and X an acquire, and since every other change of the word is a
  *      read-modify-write too, X synchronises with O whatever other writers did to the word in between.
  *      So S happens before R: R sees it.
  *    - X comes first.  Then the bit is set when X is done, and a later sync reports the page.
- *    (bitmap_set_atomic() and bitmap_fetch_clear_or() make no other changes.  The latter only looks at a word first and
- *    skips it if the bits are clear: then X counts as having come first.)
- *    This needs S before O in program order (store, then mark).  With mark before store, X could take the bit and R
- *    read the old page before S.  It needs the OR to be done even if the bit looks set already: the load that looks may
- *    be satisfied before S becomes visible, X and R may fall between, and nobody would report S.
+ *    (bitmap_set_atomic() and bitmap_fetch_clear_or() make no other changes.  The latter only looks at a word
+ *    first and skips it if the bits are clear: then X counts as having come first.)  This needs S before O in
+ *    program order (store, then mark).  With mark before store, X could take the bit and R read the old page
+ *    before S.  It needs the OR to be done even if the bit looks set already: the load that looks may be
+ *    satisfied before S becomes visible, X and R may fall between, and nobody would report S.
  *
- * 2. L saw the switch off.  No bit will be set, so R must see S.  An ordinary CPU may well execute S; L with L first: S
- *    waits in the store buffer while L reads "off", F and R go by, and S becomes visible after R.  Release and acquire
- *    do not forbid that, only a full barrier between S and L does.  It is paid for by the starter, who comes
- *    once in a migration, and not by W: B is membarrier(2), which has every running thread of this
- *    process execute a full barrier somewhere between F and the return of start() (a thread that is
+ * 2. L saw the switch off.  No bit will be set, so R must see S.  An ordinary CPU may well execute S; L with
+ *    L first: S waits in the store buffer while L reads "off", F and R go by, and S becomes visible after R.
+ *    Release and acquire do not forbid that, only a full barrier between S and L does.  It is paid for by the
+ *    starter, who comes once in a migration, and not by W: B is membarrier(2), which has every running thread
+ *    of this process execute a full barrier somewhere between F and the return of start() (a thread that is
  *    not running has executed one when it was switched out).  Let P be that point in W's program:
  *    - P before L: L executes after F is visible and sees the switch on: case 1.
- *    - L before P: S comes before L in the program (the compiler is kept from exchanging them), thus before P, and is
- *      visible to all when start() returns.  Every R comes after that: it sees S.
- *    Where the kernel has no such membarrier, W executes the barrier itself, each time; then with the starter's barrier
- *    between F and R the usual argument holds: not both of "L reads off" and "R misses S" can be.
+ *    - L before P: S comes before L in the program (the compiler is kept from exchanging them), thus before
+ *      P, and is visible to all when start() returns.  Every R comes after that: it sees S.
+ *    Where the kernel has no such membarrier, W executes the barrier itself, each time; then with the
+ *    starter's barrier between F and R the usual argument holds: not both of "L reads off" and "R misses S"
+ *    can be.
  *
- * 3. L saw the switch on, and logging is switched off, or off and on again, before O.  The bitmap is still there,
- *    because it is kept until the log is freed or its block has gone from the RAM list (nobody writes to such a block).
- *    If O falls into the next period of logging, one page too many is reported.  If start() clears O's bit, then O, and
- *    so S, came before that start() returned, and every page counts as dirty then.
+ * 3. L saw the switch on, and logging is switched off, or off and on again, before O.  The bitmap is still
+ *    there, because it is kept until the log is freed or its block has gone from the RAM list (nobody writes
+ *    to such a block).  If O falls into the next period of logging, one page too many is reported.  If start()
+ *    clears O's bit, then O, and so S, came before that start() returned, and every page counts as dirty
+ *    then.
  */
 #include "system/dirty-log.h"
 
@@ -79,7 +84,7 @@ static bool membarrier_register(void)
            syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* ThreadSanitizer does not model fences and says so; what needs them here is argued above, not checked by it. */
+/* ThreadSanitizer does not model fences, and says so: what needs them is argued above, not checked. */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wtsan"
 #endif
@@ -178,7 +183,7 @@ static bool table_owns(const SoftDirtyTable *table, const uint64_t *bitmap)
     return false;
 }
 
-/* A table for @ram that goes on with the bitmaps of those blocks that are still there and frees the others. */
+/* A table for @ram that goes on with the bitmaps of blocks that are still there, and frees the others. */
 static void table_renew(SoftDirtyLog *log, const RamList *ram)
 {
     SoftDirtyTable *old = log->newest;
@@ -236,8 +241,8 @@ static bool soft_dirty_log_sync(DirtyLogProvider *p, RAMBlock *block, uint64_t f
     const SoftDirtyBlock *b = table ? table_find(table, block) : NULL;
 
     if (!b || first > b->pages || count > b->pages - first) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "pages %" PRIu64 " to %" PRIu64 " are not being logged",
-                    first, first + count);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE,
+                    "pages %" PRIu64 " to %" PRIu64 " are not being logged", first, first + count);
         return false;
     }
     *new_dirty += bitmap_fetch_clear_or(bitmap, first, b->bitmap, first, count);
@@ -245,7 +250,8 @@ static bool soft_dirty_log_sync(DirtyLogProvider *p, RAMBlock *block, uint64_t f
 }
 
 /* Nothing to re-arm: sync has cleared the bits, and the next write sets them again. */
-static bool soft_dirty_log_clear(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint64_t count, GError **errp)
+static bool soft_dirty_log_clear(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint64_t count,
+                                 GError **errp)
 {
     return true;
 }

@@ -18,21 +18,22 @@
 #undef g_once_init_enter
 #undef g_once_init_leave
 
-#define PTHREAD_OBJECT(type, init)                                                                                   \
-    static type *type##_of(gpointer *slot)                                                                           \
-    {                                                                                                                \
-        type *object = __atomic_load_n(slot, __ATOMIC_ACQUIRE);                                                      \
-        if (object) {                                                                                                \
-            return object;                                                                                           \
-        }                                                                                                            \
-        type *fresh = malloc(sizeof(*fresh));                                                                        \
-        init(fresh);                                                                                                 \
-        gpointer expected = NULL;                                                                                    \
-        if (__atomic_compare_exchange_n(slot, &expected, fresh, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {        \
-            return fresh;                                                                                            \
-        }                                                                                                            \
-        free(fresh);                                                                                                 \
-        return expected;                                                                                             \
+#define PTHREAD_OBJECT(type, init)                                                       \
+    static type *type##_of(gpointer *slot)                                               \
+    {                                                                                    \
+        type *object = __atomic_load_n(slot, __ATOMIC_ACQUIRE);                          \
+        if (object) {                                                                    \
+            return object;                                                               \
+        }                                                                                \
+        type *fresh = malloc(sizeof(*fresh));                                            \
+        init(fresh);                                                                     \
+        gpointer expected = NULL;                                                        \
+        if (__atomic_compare_exchange_n(slot, &expected, fresh, false, __ATOMIC_ACQ_REL, \
+                                        __ATOMIC_ACQUIRE)) {                             \
+            return fresh;                                                                \
+        }                                                                                \
+        free(fresh);                                                                     \
+        return expected;                                                                 \
     }
 
 static void mutex_init(pthread_mutex_t *mutex)
@@ -187,18 +188,18 @@ void g_task_run_in_thread(GTask *task, GTaskThreadFunc func)
     GLIBS(g_task_run_in_thread)(task, task_thread);
 }
 
-#define TASK_RETURN(name, type)                                                                                      \
-    void g_task_return_##name(GTask *task, type value)                                                               \
-    {                                                                                                                \
-        __tsan_release(task);                                                                                        \
-        GLIBS(g_task_return_##name)(task, value);                                                                    \
+#define TASK_RETURN(name, type)                        \
+    void g_task_return_##name(GTask *task, type value) \
+    {                                                  \
+        __tsan_release(task);                          \
+        GLIBS(g_task_return_##name)(task, value);      \
     }
 
-#define TASK_PROPAGATE(name, type)                                                                                   \
-    type g_task_propagate_##name(GTask *task, GError **errp)                                                         \
-    {                                                                                                                \
-        __tsan_acquire(task);                                                                                        \
-        return GLIBS(g_task_propagate_##name)(task, errp);                                                           \
+#define TASK_PROPAGATE(name, type)                           \
+    type g_task_propagate_##name(GTask *task, GError **errp) \
+    {                                                        \
+        __tsan_acquire(task);                                \
+        return GLIBS(g_task_propagate_##name)(task, errp);   \
     }
 
 TASK_RETURN(error, GError *)

@@ -14,7 +14,8 @@
 typedef struct MemoryBackend {
     char *id;
     ObjectOptions *options;     /* as given, defaults filled in */
-    RAMBlock block;             /* named by the id (or /objects/ID); its memory and its fd are the backend's */
+    RAMBlock block;             /* named by the id (or /objects/ID); its memory and fd are the backend's */
+    bool created_file;          /* private: mem-path was not there before */
     bool in_use;                /* mapped as guest RAM: cannot be deleted */
     struct MemoryBackend *next;
 } MemoryBackend;
@@ -25,17 +26,19 @@ typedef struct MemoryBackendSet {
 } MemoryBackendSet;
 
 /*
- * The text of -object: "memory-backend-ram,id=m0,size=1G" or a JSON object, whose sizes are integers.  Errors are
- * GODWIT_ERROR_INVALID in the peers' words; a second line of a message is a hint.  Nothing is made.
+ * The text of -object as a list, "memory-backend-ram,id=m0,size=1G" (for JSON see monitor/object-text.h).
+ * Errors are GODWIT_ERROR_INVALID in the peers' words; a second line of a message is a hint.  Nothing is
+ * made.
  */
 ObjectOptions *memory_backend_parse(const char *text, GError **errp);
 
-/* The types and properties for -object help and -object TYPE,help, one a line; NULL if there is no such type. */
+/* Types or properties for -object help and -object TYPE,help, one a line; NULL: there is no such type. */
 char *memory_backend_help(const char *type);
 
 /*
- * object-add and -object.  Allocates the memory (and with prealloc has all of it touched, which may take long).
- * @options is copied.  No error has the code GODWIT_ERROR_INVALID: that is for texts.
+ * object-add and -object.  Allocates the memory (and with prealloc has all of it touched, which may take
+ * long).  @options is copied.  A child
+ * of fork() does not inherit the memory: become a daemon first.  No error has the code GODWIT_ERROR_INVALID: that is for texts.
  */
 MemoryBackend *memory_backend_add(MemoryBackendSet *set, const ObjectOptions *options, GError **errp);
 

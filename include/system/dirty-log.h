@@ -29,7 +29,8 @@ typedef struct DirtyLogProviderOps {
 
     /*
      * OR the log of pages [first, first + count) of @block into @bitmap, where bit
-     * i is page i of the block; add to *@new_dirty how many bits of @bitmap became set.  Whole words at a time.
+     * i is page i of the block; add to *@new_dirty how many bits of @bitmap became set.  Whole words at a
+     * time.
      */
     bool (*sync)(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint64_t count,
                  uint64_t *bitmap, uint64_t *new_dirty, GError **errp);
@@ -64,9 +65,9 @@ bool dirty_log_sync(DirtyLog *log, RAMBlock *block, uint64_t first, uint64_t cou
 bool dirty_log_clear(DirtyLog *log, RAMBlock *block, uint64_t first, uint64_t count, GError **errp);
 
 /*
- * The software dirty log: for writers that are code of this process (the synthetic vCPUs, -qtest, the monitor).
- * A writer stores its bytes first and calls soft_dirty_log_mark() after; see soft-dirty-log.c for why this order, and
- * only this one, loses nothing.
+ * The software dirty log: for writers that are code of this process (the synthetic vCPUs, -qtest, the
+ * monitor).  A writer stores its bytes first and calls soft_dirty_log_mark() after; see soft-dirty-log.c for
+ * why this order, and only this one, loses nothing.
  */
 typedef struct SoftDirtyLog SoftDirtyLog;
 

@@ -13,8 +13,8 @@ typedef struct Machine Machine;
 /*
  * Who runs the vCPUs.  Filled in by accel/.  Machine none has no vCPUs and no ops.
  * pause, resume and reset are called with the run state lock held, one at a time, by any thread that is not a
- * vCPU.  A vCPU therefore cannot change the run state itself: it has another thread do it (an idle callback in the
- * main loop) and goes on to where it acknowledges.
+ * vCPU.  A vCPU therefore cannot change the run state itself: it has another thread do it (an idle callback
+ * in the main loop) and goes on to where it acknowledges.
  */
 typedef struct CpuOps {
     /* Start the vCPU threads; they begin paused.  Main thread, from machine_init(). */
@@ -37,14 +37,15 @@ typedef struct MachineType {
     unsigned max_cpus;
     uint64_t default_ram_size;      /* bytes; 0: no RAM unless asked for */
     const char *const *properties;  /* its own -machine NAME,property=value names, NULL-terminated */
-    /* Called once, main thread, when memory exists and before vCPUs do: sets cpu_ops, adds save entries, ... */
+    /* Called once, main thread, when memory exists and vCPUs do not: sets cpu_ops, adds save entries, ... */
     bool (*init)(Machine *m, GError **errp);
 } MachineType;
 
 /*
- * Told of every change of run state when it is complete, in the thread that made it.  All listeners hear of one change
- * before any hears of the next, and in the order in which the changes were made: other threads that want to change
- * the state wait meanwhile, so a listener must not wait for them.  It may change the state itself.
+ * Told of every change of run state when it is complete, in the thread that made it.  All listeners hear of
+ * one change before any hears of the next, and in the order in which the changes were made: other threads
+ * that want to change the state wait meanwhile, so a listener must not wait for them.  It may change the
+ * state itself.
  */
 typedef void (*RunStateFunc)(Machine *m, RunState old_state, RunState new_state, void *opaque);
 
@@ -79,14 +80,17 @@ GPtrArray *machine_type_list(void);     /* of const MachineType *; free with g_p
 Machine *machine_new(const MachineType *type, bool incoming);
 void machine_free(Machine *m);
 
-/* Once the memory is there: the type's init, then its vCPUs, paused.  On failure only machine_free() makes sense. */
+/*
+ * Once the memory is there: the type's init, then its vCPUs, paused.  On failure only machine_free() makes
+ * sense.
+ */
 bool machine_init(Machine *m, GError **errp);
 
 /*
- * ---- run state: any thread but a vCPU; one lock inside; each step checked against a table of allowed steps ----
+ * ---- run state: any thread but a vCPU; one lock inside; each step checked against a table ----
  *
- * A step from a state to itself succeeds, changes nothing and is told to nobody.  A refused step changes nothing and is
- * a GODWIT_ERROR_STATE.
+ * A step from a state to itself succeeds, changes nothing and is told to nobody.  A refused step changes
+ * nothing and is a GODWIT_ERROR_STATE.
  */
 
 RunState machine_run_state(const Machine *m);
@@ -109,14 +113,16 @@ bool machine_start(Machine *m, GError **errp);
 bool machine_set_run_state(Machine *m, RunState to, GError **errp);
 
 /*
- * system_reset: vCPUs paused, reset, and running again if they were; a stopped guest becomes prelaunch.  In inmigrate
- * nothing happens: the stream says what the guest will be.  Refused while a migration or a snapshot is being finished.
+ * system_reset: vCPUs paused, reset, and running again if they were; a stopped guest becomes prelaunch.  In
+ * inmigrate nothing happens: the stream says what the guest will be.  Refused while a migration or a snapshot
+ * is being finished.
  */
 bool machine_reset(Machine *m, GError **errp);
 
 /*
  * Guest memory access by physical address for -qtest and the monitor; writes are marked in the dirty log.  A
- * range may span adjacent blocks; if a part of it is not memory (or is read-only, for a write), nothing is moved.
+ * range may span adjacent blocks; if a part of it is not memory (or is read-only, for a write), nothing is
+ * moved.
  */
 bool machine_memory_write(Machine *m, uint64_t gpa, const void *buf, uint64_t len, GError **errp);
 bool machine_memory_fill(Machine *m, uint64_t gpa, uint8_t byte, uint64_t len, GError **errp);

@@ -9,12 +9,15 @@
 /* Bytes of memory that one read, write, b64read or b64write may move. */
 #define QTEST_MAX_DATA (16u << 20)
 
-/* Characters of a line: the data in hexadecimal and the words before it.  A longer line is answered with an error. */
+/*
+ * Characters of a line: the data in hexadecimal and the words before it.  A longer line is answered with an
+ * error.
+ */
 #define QTEST_MAX_LINE (2 * QTEST_MAX_DATA + 256)
 
 /*
- * Runs one line (without its line feed; a carriage return at the end is dropped) and returns the reply, with its line
- * feed; the caller frees.  Main thread.
+ * Runs one line (without its line feed; a carriage return at the end is dropped) and returns the reply, with
+ * its line feed; the caller frees.  Main thread.
  *
  *     endianness                            OK little
  *     readb|readw|readl|readq ADDR          OK 0x%016x

@@ -53,7 +53,7 @@ void ram_list_remove(RamList *list, RAMBlock *block);
 RAMBlock *ram_list_find(const RamList *list, const char *idstr);
 uint64_t ram_list_total(const RamList *list);
 
-/* Host address of guest physical @gpa with at least 1 and at most *@len contiguous bytes (*len updated), or NULL. */
+/* Host address of @gpa with at least 1 and at most *@len contiguous bytes (*len updated), or NULL. */
 uint8_t *ram_list_translate(const RamList *list, uint64_t gpa, uint64_t *len, RAMBlock **block);
 
 #define RAMLIST_FOREACH(block, list) \

@@ -10,7 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void block_add(Machine *m, RAMBlock *block, const char *idstr, uint8_t *host, unsigned pages, uint64_t gpa)
+static void block_add(Machine *m, RAMBlock *block, const char *idstr, uint8_t *host, unsigned pages,
+                      uint64_t gpa)
 {
     g_strlcpy(block->idstr, idstr, sizeof(block->idstr));
     block->host = host;

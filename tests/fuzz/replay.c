@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Runs a fuzz target without libFuzzer: on each file of a corpus, and on mutations of it that are the same every time. */
+/* Runs a fuzz target without libFuzzer: on the files of a corpus, and on mutations, the same every time. */
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>

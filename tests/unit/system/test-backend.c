@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Memory backends: texts and their errors, what is allocated and how, files, preallocation, the machine's memory. */
+/* Memory backends: texts and errors, what is allocated and how, files, preallocation, the machine's RAM. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -138,7 +138,8 @@ static void test_text_errors(Fixture *fx, gconstpointer data)
         { "memory-backend-ram,id=a", "Parameter 'size' is missing" },
         { "foo,id=a", "Parameter 'qom-type' does not accept value 'foo'" },
         { ",id=a", "Parameter 'qom-type' does not accept value ''" },
-        { "memory-backend-ram,qom-type=foo,id=a,size=1M", "Parameter 'qom-type' does not accept value 'foo'" },
+        { "memory-backend-ram,qom-type=foo,id=a,size=1M",
+          "Parameter 'qom-type' does not accept value 'foo'" },
         { "memory-backend-ram,id=1a,size=1M", "Parameter 'id' expects an identifier" ID_HINT },
         { "memory-backend-ram,id=,size=1M", "Parameter 'id' expects an identifier" ID_HINT },
         { "memory-backend-ram,id=a,size=abc", "Parameter 'size' expects a size value" },
@@ -149,32 +150,22 @@ static void test_text_errors(Fixture *fx, gconstpointer data)
         { "memory-backend-ram,id=a,size=1M,share=1", "Parameter 'share' expects 'on' or 'off'" },
         { "memory-backend-file,id=a,size=1M", "Parameter 'mem-path' is missing" },
         { "memory-backend-ram,id=a,size=1M,policy=foo", "Parameter 'policy' does not accept value 'foo'" },
-        { "memory-backend-ram,id=a,size=1M,host-nodes=x", "Parameter 'host-nodes' expects a uint64 value or range" },
-        { "memory-backend-ram,id=a,size=1M,host-nodes=3-1", "Parameter 'host-nodes' expects a uint64 value or range" },
-        { "memory-backend-ram,id=a,size=1M,host-nodes=0-", "Parameter 'host-nodes' expects a uint64 value or range" },
-        { "memory-backend-ram,id=a,size=1M,host-nodes=0-65535", "Parameter 'host-nodes' has too many values" },
+        { "memory-backend-ram,id=a,size=1M,host-nodes=x",
+          "Parameter 'host-nodes' expects a uint64 value or range" },
+        { "memory-backend-ram,id=a,size=1M,host-nodes=3-1",
+          "Parameter 'host-nodes' expects a uint64 value or range" },
+        { "memory-backend-ram,id=a,size=1M,host-nodes=0-",
+          "Parameter 'host-nodes' expects a uint64 value or range" },
+        { "memory-backend-ram,id=a,size=1M,host-nodes=0-65535",
+          "Parameter 'host-nodes' has too many values" },
         { "memory-backend-ram,id=a,size=1M,prealloc-threads=x",
           "Parameter 'prealloc-threads' expects a uint64 value" },
         { "memory-backend-ram,id=a,size=1M,prealloc-threads=-1",
           "Parameter 'prealloc-threads' expects a uint64 value" },
-        { "{\"qom-type\":\"memory-backend-ram\",\"id\":\"a\",\"size\":\"1M\"}", "Parameter 'size' expects uint64" },
-        { "{\"qom-type\":\"memory-backend-ram\",\"id\":\"a\"}", "Parameter 'size' is missing" },
-        { "{\"qom-type\":\"memory-backend-ram\",\"size\":4096}", "Parameter 'id' is missing" },
-        { "{\"qom-type\":\"memory-backend-ram\",\"id\":\"a\",\"size\":1048576,\"share\":1}",
-          "Invalid parameter type for 'share', expected: boolean" },
-        { "{\"qom-type\":\"memory-backend-ram\",\"id\":\"a\",\"size\":1048576,\"x\":1}",
-          "Parameter 'x' is unexpected" },
-        { "{\"qom-type\":\"foo\",\"id\":\"a\"}", "Parameter 'qom-type' does not accept value 'foo'" },
-        { "{\"qom-type\":\"memory-backend-ram\",\"id\":\"+\",\"size\":4096}",
-          "Parameter 'id' expects an identifier" ID_HINT },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         add_fails(fx, cases[i][0], true, cases[i][1]);
     }
-    g_autoptr(GError) error = NULL;
-    g_assert_null(memory_backend_parse("{\"qom-type\":", &error));
-    g_assert_true(g_str_has_prefix(error->message, "JSON parse error, "));
-
     add(fx, "memory-backend-ram,id=a,size=1M");
     add_fails(fx, "memory-backend-ram,id=a,size=1M", true, "Duplicate ID 'a' for object");
 }
@@ -187,13 +178,16 @@ static void test_property_errors(Fixture *fx, gconstpointer data)
           "property 'prealloc-threads' of memory-backend-file doesn't take value '0'" },
         { "memory-backend-ram,id=a,size=1M,prealloc-threads=257",
           "property 'prealloc-threads' of memory-backend-ram takes values from 1 to 256" },
-        { "memory-backend-ram,id=a,size=4097", "backend 'memory-backend-ram' memory size must be multiple of 4 KiB" },
-        { "memory-backend-ram,id=a,size=1k", "backend 'memory-backend-ram' memory size must be multiple of 4 KiB" },
+        { "memory-backend-ram,id=a,size=4097",
+          "backend 'memory-backend-ram' memory size must be multiple of 4 KiB" },
+        { "memory-backend-ram,id=a,size=1k",
+          "backend 'memory-backend-ram' memory size must be multiple of 4 KiB" },
         { "memory-backend-ram,id=a,size=1M,host-nodes=0",
           "host-nodes must be empty for policy default, or you should explicitly specify a policy other than "
           "default" },
         { "memory-backend-ram,id=a,size=1M,policy=bind", "host-nodes must be set for policy bind" },
-        { "memory-backend-ram,id=a,size=1M,policy=interleave,host-nodes=0-200", "Invalid host-nodes value: 128" },
+        { "memory-backend-ram,id=a,size=1M,policy=interleave,host-nodes=0-200",
+          "Invalid host-nodes value: 128" },
         { "memory-backend-ram,id=a,size=1M,prealloc=on,reserve=off",
           "'prealloc=on' and 'reserve=off' are incompatible" },
         { "memory-backend-ram,id=a,size=1M,prealloc-context=foo", "Device 'foo' not found" },
@@ -205,11 +199,13 @@ static void test_property_errors(Fixture *fx, gconstpointer data)
           "can't open backing store  for guest RAM: No such file or directory" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D,align=1",
           "alignment 0x1 must be multiples of page size 0x1000" },
-        { "memory-backend-file,id=a,size=1M,mem-path=%D,align=12k", "alignment 0x3000 must be a power of two" },
+        { "memory-backend-file,id=a,size=1M,mem-path=%D,align=12k",
+          "alignment 0x3000 must be a power of two" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D,offset=1",
           "offset 0x1 must be multiples of page size 0x1000" },
         { "memory-backend-file,id=a,size=7E,mem-path=%D,offset=7E",
-          "'size' option 0x7000000000000000 plus 'offset' option 0x7000000000000000 is beyond the end of any file" },
+          "'size' option 0x7000000000000000 plus 'offset' option 0x7000000000000000 is beyond the end of any "
+          "file" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D,pmem=on",
           "'pmem=on' is not supported: data would not be made persistent" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D,rom=on", "'rom=on' needs 'readonly=on'" },
@@ -227,7 +223,8 @@ static void test_property_errors(Fixture *fx, gconstpointer data)
           "can't open backing store %D for guest RAM: Is a directory" },
         { "memory-backend-file,id=a,size=1M,mem-path=/dev/null",
           "unable to map backing store for guest RAM: No such device" },
-        { "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=3M", "Hugepage size must be a power of 2" },
+        { "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=3M",
+          "Hugepage size must be a power of 2" },
         { "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=0",
           "property 'hugetlbsize' of memory-backend-memfd doesn't take value '0'" },
     };
@@ -255,7 +252,8 @@ static void test_object_add_errors(Fixture *fx, gconstpointer data)
 
     g_assert_nonnull(memory_backend_add(&fx->set, &options, NULL));
     g_assert_null(memory_backend_add(&fx->set, &options, &duplicate));
-    g_assert_cmpstr(duplicate->message, ==, "attempt to add duplicate property 'o1' to object (type 'container')");
+    g_assert_cmpstr(duplicate->message, ==,
+                    "attempt to add duplicate property 'o1' to object (type 'container')");
     options.id = (char *)"a b";
     g_assert_null(memory_backend_add(&fx->set, &options, &id));
     g_assert_cmpstr(id->message, ==, "Parameter 'id' expects an identifier");
@@ -273,7 +271,7 @@ static void test_text_forms(Fixture *fx, gconstpointer data)
     g_assert_true(!p->merge && !p->dump && !p->share && !p->prealloc && p->reserve);
     g_assert_cmpuint(p->prealloc_threads, ==, 1);
 
-    MemoryBackend *b = add(fx, "{\"qom-type\":\"memory-backend-memfd\",\"id\":\"b\",\"size\":8192,\"seal\":false}");
+    MemoryBackend *b = add(fx, "memory-backend-memfd,id=b,size=8192,seal=off");
     g_assert_true(memory_backend_properties(b)->share);
     /* The last of two counts. */
     MemoryBackend *c = add(fx, "qom-type=memory-backend-ram,size=1M,id=x,size=8k,id=c");
@@ -298,12 +296,12 @@ static void test_host_nodes(Fixture *fx, gconstpointer data)
 
     /* Node 0 is there, node 100 is not; a kernel without NUMA refuses both. */
     g_autoptr(GError) error = NULL;
-    g_assert_null(memory_backend_add_text(&fx->set, "memory-backend-ram,id=a,size=1M,policy=bind,host-nodes=100",
-                                          &error));
+    g_assert_null(memory_backend_add_text(
+        &fx->set, "memory-backend-ram,id=a,size=1M,policy=bind,host-nodes=100", &error));
     g_assert_true(g_str_has_prefix(error->message, "cannot bind memory to host NUMA nodes: "));
     g_clear_error(&error);
-    if (!memory_backend_add_text(&fx->set, "memory-backend-ram,id=b,size=1M,policy=bind,host-nodes=0,prealloc=on",
-                                 &error)) {
+    if (!memory_backend_add_text(
+            &fx->set, "memory-backend-ram,id=b,size=1M,policy=bind,host-nodes=0,prealloc=on", &error)) {
         g_assert_true(g_str_has_prefix(error->message, "cannot bind memory to host NUMA nodes: "));
         g_test_skip("the kernel does not let us bind memory");
     }
@@ -373,18 +371,19 @@ static void test_hugetlb(Fixture *fx, gconstpointer data)
 {
     g_autoptr(GError) error = NULL;
     g_autoptr(GError) misfit = NULL;
-    MemoryBackend *a = memory_backend_add_text(&fx->set, "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=2M",
-                                               &error);
+    MemoryBackend *a = memory_backend_add_text(
+        &fx->set, "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=2M", &error);
 
     if (!a && g_str_has_prefix(error->message, "failed to create memfd with flags 0x")) {
         g_test_skip("the kernel has no huge pages of 2 MiB");
         return;
     }
-    g_assert_null(memory_backend_add_text(&fx->set, "memory-backend-memfd,id=b,size=1M,hugetlb=on,hugetlbsize=2M",
-                                          &misfit));
+    g_assert_null(memory_backend_add_text(
+        &fx->set, "memory-backend-memfd,id=b,size=1M,hugetlb=on,hugetlbsize=2M", &misfit));
     g_assert_cmpstr(misfit->message, ==, "failed to resize memfd to 1048576: Invalid argument");
     if (!a) {
-        g_assert_cmpstr(error->message, ==, "unable to map backing store for guest RAM: Cannot allocate memory");
+        g_assert_cmpstr(error->message, ==,
+                        "unable to map backing store for guest RAM: Cannot allocate memory");
         g_test_skip("the kernel has no huge page to give");
         return;
     }
@@ -435,7 +434,8 @@ static void test_file_in_directory(Fixture *fx, gconstpointer data)
 static void test_file_readonly(Fixture *fx, gconstpointer data)
 {
     write_file(fx, "rom", 2 * PAGE, 3);
-    MemoryBackend *shared = add(fx, "memory-backend-file,id=a,size=8k,mem-path=%D/rom,readonly=on,share=on,prealloc=on");
+    MemoryBackend *shared =
+        add(fx, "memory-backend-file,id=a,size=8k,mem-path=%D/rom,readonly=on,share=on,prealloc=on");
     g_assert_true(shared->block.readonly);
     g_assert_cmpuint(shared->block.host[PAGE], ==, 3);
     g_assert_false(mapping_has_flag(&shared->block, "wr"));
@@ -445,7 +445,8 @@ static void test_file_readonly(Fixture *fx, gconstpointer data)
     g_assert_false(ram->block.readonly);
     ram->block.host[0] = 4;
     g_assert_cmpuint(file_byte(fx, "rom", 0), ==, 3);
-    MemoryBackend *rom = add(fx, "memory-backend-file,id=d,size=8k,mem-path=%D/rom,readonly=on,rom=on,share=on");
+    MemoryBackend *rom =
+        add(fx, "memory-backend-file,id=d,size=8k,mem-path=%D/rom,readonly=on,rom=on,share=on");
     g_assert_true(rom->block.readonly);
 }
 
@@ -486,7 +487,8 @@ static void test_prealloc(Fixture *fx, gconstpointer data)
     }
     /* Touching changes nothing. */
     write_file(fx, "full", 4 * MIB, 0x5a);
-    MemoryBackend *full = add(fx, "memory-backend-file,id=f,size=4M,mem-path=%D/full,prealloc=on,prealloc-threads=2");
+    MemoryBackend *full =
+        add(fx, "memory-backend-file,id=f,size=4M,mem-path=%D/full,prealloc=on,prealloc-threads=2");
     for (size_t i = 0; i < 4 * MIB; i += 511) {
         g_assert_cmpuint(full->block.host[i], ==, 0x5a);
     }
@@ -496,6 +498,7 @@ static void test_prealloc(Fixture *fx, gconstpointer data)
 static void test_faults_undo(Fixture *fx, gconstpointer data)
 {
     static const char *const points[] = { "memory-backend-map:1", "memory-backend-prealloc:1" };
+    g_autofree char *new_file = g_build_filename(fx->dir, "new", NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(points); i++) {
         g_autofree char *text = expand(fx, "memory-backend-memfd,id=a,size=1M,prealloc=on");
         g_autoptr(GError) error = NULL;
@@ -506,7 +509,11 @@ static void test_faults_undo(Fixture *fx, gconstpointer data)
         g_assert_true(fault_configure(NULL, NULL));
         g_assert_nonnull(error);
         g_assert_null(fx->set.first);
-        /* The descriptor has been closed. */
+        g_assert_true(fault_configure(points[i], NULL));
+        add_fails(fx, "memory-backend-file,id=a,size=1M,mem-path=%D/new,prealloc=on", false, error->message);
+        g_assert_true(fault_configure(NULL, NULL));
+        g_assert_false(g_file_test(new_file, G_FILE_TEST_EXISTS));
+        /* The descriptors have been closed. */
         int after = dup(0);
         close(after);
         g_assert_cmpint(after, ==, before);
@@ -562,10 +569,15 @@ static void test_machine_memory(Fixture *fx, gconstpointer data)
         { NULL, { .has_size = true, .size = 8388708 }, "ram", 0x802000 },
         { NULL, { .has_size = true, .size = 5 * MIB }, "ram", 0x500000 },
         { "memory-backend-ram,id=m0,size=4M", { .backend = "m0" }, "m0", 4 * MIB },
-        { "memory-backend-ram,id=m0,size=4M", { .backend = "m0", .has_size = true, .size = 4 * MIB }, "m0", 4 * MIB },
+        { "memory-backend-ram,id=m0,size=4M",
+          { .backend = "m0", .has_size = true, .size = 4 * MIB },
+          "m0",
+          4 * MIB },
         { "memory-backend-memfd,id=m0,size=4100k", { .backend = "m0" }, "m0", 4100 * 1024 },
-        { "memory-backend-ram,id=m0,size=4M,x-use-canonical-path-for-ramblock-id=on", { .backend = "m0" },
-          "/objects/m0", 4 * MIB },
+        { "memory-backend-ram,id=m0,size=4M,x-use-canonical-path-for-ramblock-id=on",
+          { .backend = "m0" },
+          "/objects/m0",
+          4 * MIB },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(GError) error = NULL;
@@ -616,7 +628,8 @@ static void test_machine_memory_errors(Fixture *fx, gconstpointer data)
           "'-mem-path' can't be used together with'-machine memory-backend'" },
         { { .has_size = true, .size = UINT64_C(64) << 40 },
           "cannot set up guest memory 'ram': Cannot allocate memory" },
-        { { .has_size = true, .size = UINT64_MAX }, "cannot set up guest memory 'ram': Cannot allocate memory" },
+        { { .has_size = true, .size = UINT64_MAX },
+          "cannot set up guest memory 'ram': Cannot allocate memory" },
     };
     Machine *m = machine_new(&machine_none_type, false);
     add(fx, "memory-backend-ram,id=m0,size=4M");
@@ -653,7 +666,8 @@ static void test_several_blocks(Fixture *fx, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-#define ADD(name, func) g_test_add("/system/backend/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
+#define ADD(name, func) \
+    g_test_add("/system/backend/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
     ADD("text-errors", test_text_errors);
     ADD("property-errors", test_property_errors);
     ADD("object-add-errors", test_object_add_errors);

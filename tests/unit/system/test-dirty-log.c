@@ -12,7 +12,7 @@
 typedef struct FakeProvider {
     DirtyLogProvider provider;
     uint64_t bits[BITMAP_WORDS(PAGES)];
-    bool sync_clears;       /* as the software log does; else clear() does, as a kernel with manual clearing */
+    bool sync_clears; /* as the software log does; else clear() does, as a kernel with manual clearing */
     const char *fail;       /* the op that fails */
     bool started;
     unsigned starts, stops, syncs, clears;
@@ -89,7 +89,7 @@ static void fixture_setup(Fixture *fx, gconstpointer data)
 {
     memset(fx, 0, sizeof(*fx));
     fx->block = (RAMBlock){ .host = (uint8_t *)0x10000000, .used_length = PAGES * 4096ull, .fd = -1 };
-    strcpy(fx->block.idstr, "m0");
+    g_strlcpy(fx->block.idstr, "m0", sizeof(fx->block.idstr));
     g_assert_true(ram_list_add(&fx->ram, &fx->block, NULL));
     for (size_t i = 0; i < G_N_ELEMENTS(fx->p); i++) {
         fx->p[i].provider.ops = &fake_ops;
@@ -152,7 +152,8 @@ static void test_errors_name_provider_and_block(Fixture *fx, gconstpointer data)
     g_assert_cmpstr(sync_error->message, ==, "cannot fetch dirty log 'fake' of RAM block 'm0': sync failed");
     fx->p[1].fail = "clear";
     g_assert_false(dirty_log_clear(&fx->log, &fx->block, 0, PAGES, &clear_error));
-    g_assert_cmpstr(clear_error->message, ==, "cannot clear dirty log 'fake' of RAM block 'm0': clear failed");
+    g_assert_cmpstr(clear_error->message, ==,
+                    "cannot clear dirty log 'fake' of RAM block 'm0': clear failed");
 }
 
 static void test_statistics(Fixture *fx, gconstpointer data)
@@ -180,8 +181,9 @@ static void test_statistics(Fixture *fx, gconstpointer data)
 }
 
 /*
- * Two kinds of provider dirty pages at random; the caller follows the contract (fetch, clear what it fetched).  A model
- * knows for each page whether it has been written since it was last reported: all such pages, and no others, may be new.
+ * Two kinds of provider dirty pages at random; the caller follows the contract (fetch, clear what it
+ * fetched).  A model knows for each page whether it has been written since it was last reported: all such
+ * pages, and no others, may be new.
  */
 static void test_union_against_model(Fixture *fx, gconstpointer data)
 {
@@ -229,7 +231,8 @@ static void test_removed_provider_is_stopped(Fixture *fx, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-#define ADD(name, func) g_test_add("/system/dirty-log/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
+#define ADD(name, func) \
+    g_test_add("/system/dirty-log/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
     ADD("start-failure-undoes", test_start_failure_undoes);
     ADD("stop-is-idempotent", test_stop_is_idempotent);
     ADD("errors-name-provider-and-block", test_errors_name_provider_and_block);

@@ -47,7 +47,8 @@ typedef struct Fixture {
     RAMBlock low, next, rom;
 } Fixture;
 
-static void block_add(Fixture *fx, RAMBlock *block, const char *idstr, unsigned first, unsigned pages, uint64_t gpa)
+static void block_add(Fixture *fx, RAMBlock *block, const char *idstr, unsigned first, unsigned pages,
+                      uint64_t gpa)
 {
     g_strlcpy(block->idstr, idstr, sizeof(block->idstr));
     block->host = fx->memory + first * PAGE;
@@ -242,7 +243,8 @@ int main(int argc, char **argv)
     g_test_add_func("/system/machine/new", test_new);
     g_test_add_func("/system/machine/timer-section", test_timer_section);
     g_test_add_func("/system/machine/save-entry-order", test_save_entry_order);
-#define ADD(name, func) g_test_add("/system/machine/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
+#define ADD(name, func) \
+    g_test_add("/system/machine/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
     ADD("memory-spans-blocks", test_memory_spans_blocks);
     ADD("memory-refusals", test_memory_refusals);
     ADD("memory-end-of-address-space", test_memory_end_of_address_space);

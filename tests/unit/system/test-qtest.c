@@ -26,7 +26,8 @@ static void fixture_setup(Fixture *fx, gconstpointer data)
     fx->memory = g_aligned_alloc0(8, PAGE, PAGE);
     /* One after the other for the guest, the other way round for us: 0..0x3fff and 0x4000..0x7fff. */
     fx->a = (RAMBlock){ .idstr = "a", .host = fx->memory + 4 * PAGE, .used_length = 4 * PAGE, .fd = -1 };
-    fx->b = (RAMBlock){ .idstr = "b", .host = fx->memory, .used_length = 4 * PAGE, .gpa = 4 * PAGE, .fd = -1 };
+    fx->b =
+        (RAMBlock){ .idstr = "b", .host = fx->memory, .used_length = 4 * PAGE, .gpa = 4 * PAGE, .fd = -1 };
     g_assert_true(ram_list_add(&fx->m->ram, &fx->a, NULL));
     g_assert_true(ram_list_add(&fx->m->ram, &fx->b, NULL));
 }
@@ -320,7 +321,8 @@ static void test_server(Fixture *fx, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-#define ADD(name, func) g_test_add("/system/qtest/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
+#define ADD(name, func) \
+    g_test_add("/system/qtest/" name, Fixture, NULL, fixture_setup, func, fixture_teardown)
     ADD("as-qemu", test_as_qemu);
     ADD("errors", test_errors);
     ADD("lenient", test_lenient);

@@ -10,7 +10,9 @@
 /* No test here touches the memory, so any aligned address will do. */
 static RAMBlock block_make(const char *idstr, uint64_t size, uint64_t gpa)
 {
-    RAMBlock block = { .host = (uint8_t *)(uintptr_t)(0x100000000 + gpa), .used_length = size, .gpa = gpa, .fd = -1 };
+    RAMBlock block = {
+        .host = (uint8_t *)(uintptr_t)(0x100000000 + gpa), .used_length = size, .gpa = gpa, .fd = -1
+    };
     g_strlcpy(block.idstr, idstr, sizeof(block.idstr));
     return block;
 }

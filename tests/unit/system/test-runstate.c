@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The run state: every pair of states, the hand-shake with the vCPUs, what listeners hear and in which order. */
+/* The run state: every pair of states, the hand-shake with the vCPUs, what listeners hear, and the order. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -178,8 +178,8 @@ static void check_pair(RunState from, RunState to)
                      : to == RUN_STATE_RUNNING   ? "resume "
                                                  : "");
     } else {
-        g_autofree char *text = g_strdup_printf("the guest cannot go from run state '%s' to '%s'", RunState_str(from),
-                                                RunState_str(to));
+        g_autofree char *text = g_strdup_printf("the guest cannot go from run state '%s' to '%s'",
+                                                RunState_str(from), RunState_str(to));
         g_assert_error(error, GODWIT_ERROR, GODWIT_ERROR_STATE);
         g_assert_cmpstr(error->message, ==, text);
         g_assert_cmpint(machine_run_state(m), ==, from);
@@ -200,7 +200,10 @@ static void test_every_pair(void)
     }
 }
 
-/* A state before the switchover that was left for finish-migrate must be one that a failed migration can go back to. */
+/*
+ * A state before the switchover that was left for finish-migrate must be one that a failed migration can go
+ * back to.
+ */
 static void test_failed_migration_leads_back(void)
 {
     for (int state = 0; state < RUN_STATE__MAX; state++) {
@@ -209,7 +212,8 @@ static void test_failed_migration_leads_back(void)
         }
         Machine *m = machine_in(state);
         g_assert_true(machine_stop(m, RUN_STATE_FINISH_MIGRATE, NULL));
-        g_assert_true(state == RUN_STATE_RUNNING ? machine_start(m, NULL) : machine_set_run_state(m, state, NULL));
+        g_assert_true(state == RUN_STATE_RUNNING ? machine_start(m, NULL)
+                                                 : machine_set_run_state(m, state, NULL));
         g_assert_cmpint(machine_run_state(m), ==, state);
         machine_free(m);
     }
@@ -422,7 +426,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/system/runstate/every-pair", test_every_pair);
     g_test_add_func("/system/runstate/failed-migration-leads-back", test_failed_migration_leads_back);
-    g_test_add_func("/system/runstate/set-run-state-never-starts-or-stops", test_set_run_state_never_starts_or_stops);
+    g_test_add_func("/system/runstate/set-run-state-never-starts-or-stops",
+                    test_set_run_state_never_starts_or_stops);
     g_test_add_func("/system/runstate/reset", test_reset);
     g_test_add_func("/system/runstate/life", test_life);
     g_test_add_func("/system/runstate/listeners-hear-changes", test_listeners_hear_changes);

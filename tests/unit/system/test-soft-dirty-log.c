@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The software dirty log: what a mark covers, and that no write is ever lost, also while logging is switched on. */
+/* The software dirty log: what a mark covers; that no write is lost, even while logging is switched on. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -79,7 +79,8 @@ static void test_mark_covers(Fixture *fx, gconstpointer data)
         g_assert_cmpuint(bitmap_count(bitmap, 0, PAGES), ==, cases[i].count);
         if (cases[i].count) {
             g_assert_cmpuint(bitmap_find_set(bitmap, 0, PAGES), ==, cases[i].first);
-            g_assert_cmpuint(bitmap_find_clear(bitmap, cases[i].first, PAGES), ==, cases[i].first + cases[i].count);
+            g_assert_cmpuint(bitmap_find_clear(bitmap, cases[i].first, PAGES), ==,
+                             cases[i].first + cases[i].count);
         }
         /* Reported once. */
         g_assert_cmpuint(sync_all(fx, &fx->a, bitmap), ==, 0);
@@ -158,7 +159,8 @@ static void test_range_refused(Fixture *fx, gconstpointer data)
     g_assert_true(dirty_log_start(&fx->log, &fx->ram, NULL));
     for (size_t i = 0; i < G_N_ELEMENTS(ranges); i++) {
         g_autoptr(GError) error = NULL;
-        g_assert_false(dirty_log_sync(&fx->log, &fx->a, ranges[i][0], ranges[i][1], bitmap, &new_dirty, &error));
+        g_assert_false(
+            dirty_log_sync(&fx->log, &fx->a, ranges[i][0], ranges[i][1], bitmap, &new_dirty, &error));
         g_assert_error(error, GODWIT_ERROR, GODWIT_ERROR_STATE);
     }
 }
@@ -200,6 +202,7 @@ static void test_random_against_model(Fixture *fx, gconstpointer data)
 /* A "page" of the stress test is one word; the log sees it as a page of the block. */
 typedef struct Stress {
     Fixture *fx;
+    SoftDirtyLog *second;               /* of another provider, or NULL */
     unsigned pages;
     _Atomic(uint64_t) memory[PAGES];
     uint64_t copy[PAGES];               /* what the destination has */
@@ -223,7 +226,8 @@ static gpointer stress_writer(gpointer data)
         x = x * 1664525u + 1013904223u;
         unsigned page = (x >> 8) % s->pages;
         atomic_store_explicit(&s->memory[page], ++value, memory_order_relaxed);
-        soft_dirty_log_mark(s->fx->soft, &s->fx->a, page * 4096ull, 4096);
+        SoftDirtyLog *log = s->second && x >> 31 ? s->second : s->fx->soft;
+        soft_dirty_log_mark(log, &s->fx->a, page * 4096ull, 4096);
     }
     return NULL;
 }
@@ -246,9 +250,10 @@ static void stress_sync_and_copy(Stress *s)
 }
 
 /*
- * One migration, begun anew some 50 times: switch on under fire, copy all, a few rounds.  Then the writers stop, and the last
- * round must make the copy equal.  Tried with faults built in: without the barrier in start(), and with a mark that
- * spares itself the OR when the bit is set, this fails within a second on two CPUs.
+ * One migration, begun anew some 50 times: switch on under fire, copy all, a few rounds.  Then the writers
+ * stop, and the last round must make the copy equal.  Tried with faults built in: without the barrier in
+ * start(), and with a mark that spares itself the OR when the bit is set, this fails within a second on two
+ * CPUs.
  */
 static void stress_migration(Stress *s, unsigned n_writers, unsigned rounds)
 {
@@ -281,16 +286,33 @@ static void stress_migration(Stress *s, unsigned n_writers, unsigned rounds)
     }
 }
 
-static void test_stress(Fixture *fx, gconstpointer data)
+static void stress(Fixture *fx, SoftDirtyLog *second)
 {
     static const unsigned pages[] = { 1, 3, 64, 200, PAGES };
     g_autofree Stress *s = g_new0(Stress, 1);
     s->fx = fx;
+    s->second = second;
 
     for (unsigned cycle = 0; cycle < 60; cycle++) {
         s->pages = pages[cycle % G_N_ELEMENTS(pages)];
         stress_migration(s, 1 + cycle % 4, cycle % 3);
     }
+}
+
+static void test_stress(Fixture *fx, gconstpointer data)
+{
+    stress(fx, NULL);
+}
+
+/* Two providers at once: a write is in the one log or in the other, and none may be lost between them. */
+static void test_stress_two_providers(Fixture *fx, gconstpointer data)
+{
+    SoftDirtyLog *second = soft_dirty_log_new();
+
+    dirty_log_add_provider(&fx->log, soft_dirty_log_provider(second));
+    stress(fx, second);
+    dirty_log_remove_provider(&fx->log, soft_dirty_log_provider(second));
+    soft_dirty_log_free(second);
 }
 
 #ifdef CONFIG_FAULT_INJECTION
@@ -337,6 +359,7 @@ int main(int argc, char **argv)
     ADD("range-refused", test_range_refused);
     ADD("random-against-model", test_random_against_model);
     ADD("stress", test_stress);
+    ADD("stress-two-providers", test_stress_two_providers);
 #ifdef CONFIG_FAULT_INJECTION
     ADD("stress-without-membarrier", test_stress_without_membarrier);
     ADD("failed-start-leaves-it-off", test_failed_start_leaves_it_off);

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Fuzz target: the key=value text of -object, as far as the options that it stands for. */
+#include "system/backend.h"
+#include "util/error.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    g_autofree char *text = g_strndup((const char *)data, size);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(ObjectOptions) options = memory_backend_parse(text, &error);
+
+    g_assert_true(!options == !!error);
+    if (error) {
+        g_assert_error(error, GODWIT_ERROR, GODWIT_ERROR_INVALID);
+    } else {
+        g_assert_nonnull(options->id);
+        g_assert_nonnull(options->u.memory_backend_ram);
+    }
+    return 0;
+}

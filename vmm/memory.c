@@ -2,6 +2,7 @@
 /* -object, and which memory becomes the guest's RAM. */
 #include "vm.h"
 
+#include "monitor/object-text.h"
 #include "report.h"
 #include "util/error.h"
 
@@ -12,7 +13,7 @@ bool vm_create_objects(Vm *vm)
         g_autoptr(GError) err = NULL;
 
         report_set_location(object->location);
-        MemoryBackend *backend = memory_backend_add_text(&vm->backends, object->text, &err);
+        MemoryBackend *backend = object_add_text(&vm->backends, object->text, &err);
         report_set_location(NULL);
         if (!backend) {
             bool wrong_words = g_error_matches(err, GODWIT_ERROR, GODWIT_ERROR_INVALID);

@@ -173,6 +173,13 @@ uint64_t test_guest_scribble(uint64_t *seed, RAMBlock *block, uint64_t *len)
 
 /* ---- dirty log ---- */
 
+static void watch_touch(WatchLog *log)
+{
+    if (log->touch) {
+        log->touch(log->opaque);
+    }
+}
+
 static bool watch_start(DirtyLogProvider *p, const RamList *ram, GError **errp)
 {
     WatchLog *log = (WatchLog *)p;
@@ -199,7 +206,9 @@ static bool watch_sync(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uin
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_IO, "the log is gone");
         return false;
     }
+    watch_touch(log);
     *new_dirty += bitmap_or(bitmap, first, log->logged[block->index], first, count);
+    watch_touch(log);
     log->callers[block->index] = bitmap;
     return true;
 }
@@ -211,7 +220,9 @@ static bool watch_clear(DirtyLogProvider *p, RAMBlock *block, uint64_t first, ui
     log->clears++;
     log->cleared_pages += count;
     g_assert_cmpuint(bitmap_count(log->callers[block->index], first, count), ==, count);
+    watch_touch(log);
     bitmap_clear(log->logged[block->index], first, count);
+    watch_touch(log);
     return true;
 }
 

@@ -60,6 +60,8 @@ typedef struct WatchLog {
     uint64_t cleared_pages;
     bool started;
     bool fail_sync;
+    void (*touch)(void *opaque);    /* called before and after each sync and clear, if set: the guest writes */
+    void *opaque;
 } WatchLog;
 
 void watch_log_init(WatchLog *log);

@@ -2,13 +2,14 @@
 /* From the dirty log to the blocks' bitmaps, and the lazy, merged clearing of the log. */
 
 /*
- * A sync fetches; it does not clear.  The log of a page is cleared just before the page is read, and for a whole chunk of
- * 2^x-clear-bitmap-shift pages when its first page is: few calls, and pages written meanwhile cost no second fault.
+ * A sync fetches; it does not clear. The log of a page is cleared just before the page is read, and for a
+ * whole chunk of 2^x-clear-bitmap-shift pages when its first page is: few calls, and pages written
+ * meanwhile cost no second fault.
  *
- * Only pages whose bit is set in the bitmap are ever cleared.  Such a page will be read after the clear, so a write
- * before the clear is in what is read, and a write after it is logged.  A page whose bit is not set may have been
- * written since the sync: clearing it would lose that write.  So one call covers one run of set bits, and the
- * number of calls is that of the runs.
+ * Only pages whose bit is set in the bitmap are ever cleared. Such a page will be read after the clear,
+ * so a write before the clear is in what is read, and a write after it is logged. A page whose bit is not
+ * set may have been written since the sync: clearing it would lose that write. So one call covers one run
+ * of set bits, and the number of calls is that of the runs.
  */
 #include <time.h>
 

@@ -57,7 +57,7 @@ static inline int64_t ram_now_ns(void)
     return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
 }
 
-/* dirty-sync.c: clears the dirty log for all chunks of [first, first + count) that have not been cleared since the last sync. */
+/* dirty-sync.c: clears the log of all chunks of [first, first + count) not cleared since the last sync. */
 bool ram_save_clear_log(RamSave *s, RamSaveBlock *b, uint64_t first, uint64_t count, GError **errp);
 
 #endif

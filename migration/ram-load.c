@@ -2,17 +2,17 @@
 /* The destination's RAM section: block list, page records, straight into guest memory. */
 
 /*
- * Why reading ahead of the records leaves no page wrong.  A PAGE record is taken with stream_get_run(), which may write
- * the bytes that follow it to the pages that follow it, guessing that they belong there.
+ * Why reading ahead of the records leaves no page wrong. A PAGE record is taken with stream_get_run(),
+ * which may write the bytes that follow it to the pages that follow it, guessing that they belong there.
  *
- * 1. Where it may write: load_page() limits the run to the block's used length, and to pages from which no
- *    record has arrived in this migration (the received bitmap); any other page is written only by a record that names it.
- *    Blocks of which no page may come (ignored, read-only) are refused before.
+ * 1. Where it may write: load_page() limits the run to the block's used length, and to pages from which
+ *    no record has arrived in this migration (the received bitmap); any other page is written only by a
+ *    record that names it. Blocks of which no page may come (ignored, read-only) are refused before.
  * 2. Right guesses: the word read in between was that of the page, so the bytes are its record's body.
- * 3. Wrong guesses: the bytes have been moved back into the stream, where they are parsed as usual.  The pages they
- *    were in have never been received, so what is in them came from no record.  They are made zero, which is what
- *    the rest of a destination's memory is at this moment; a ZERO, PAGE or XBZRLE record that comes later finds
- *    a page as fresh as any.
+ * 3. Wrong guesses: the bytes have been moved back into the stream, where they are parsed as usual. The
+ *    pages they were in have never been received, so what is in them came from no record. They are made
+ *    zero, which is what the rest of a destination's memory is at this moment; a ZERO, PAGE or XBZRLE
+ *    record that comes later finds a page as fresh as any.
  * 4. A failure in between ends the migration; memory that was received in part is never run.
  *
  * What guest memory held before a migration does not survive it: the source sends every page at least once.
@@ -40,7 +40,7 @@
 typedef struct RamLoadBlock {
     RAMBlock *block;
     bool ignored;               /* x-ignore-shared: no page may come */
-    uint64_t *received;         /* bit per page: some record of it has arrived; only kept if source is exclusive */
+    uint64_t *received;         /* bit per page: a record of it has arrived in the main stream */
 } RamLoadBlock;
 
 /* Belongs to the load thread. */
@@ -156,8 +156,8 @@ static bool load_block_entry(RamLoad *l, StreamReader *r, uint64_t *left, GError
         return protocol_error(errp, "Unknown ramblock \"%s\", cannot accept migration", name);
     }
     if (length != b->block->used_length) {
-        return protocol_error(errp, "Size mismatch: %s: 0x%" PRIx64 " != 0x%" PRIx64 ": Invalid argument", name,
-                              length, b->block->used_length);
+        return protocol_error(errp, "Size mismatch: %s: 0x%" PRIx64 " != 0x%" PRIx64 ": Invalid argument",
+                              name, length, b->block->used_length);
     }
     if (length > *left) {
         return protocol_error(errp, "RAM block list is longer than its total: %s has 0x%" PRIx64
@@ -211,12 +211,13 @@ static RamLoadBlock *load_page_address(RamLoad *l, StreamReader *r, const RamWor
         return NULL;
     }
     if (w->arg >= b->block->used_length) {
-        protocol_error(errp, "Page offset 0x%" PRIx64 " is not in RAM block '%s' of 0x%" PRIx64 " bytes", w->arg,
-                       b->block->idstr, b->block->used_length);
+        protocol_error(errp, "Page offset 0x%" PRIx64 " is not in RAM block '%s' of 0x%" PRIx64 " bytes",
+                       w->arg, b->block->idstr, b->block->used_length);
         return NULL;
     }
     if (b->ignored || b->block->readonly || l->source->ops->no_stream_pages) {
-        protocol_error(errp, "Unexpected page at 0x%" PRIx64 " of RAM block '%s': %s", w->arg, b->block->idstr,
+        protocol_error(errp, "Unexpected page at 0x%" PRIx64 " of RAM block '%s': %s", w->arg,
+                       b->block->idstr,
                        b->ignored ? "it is shared and ignored" :
                        b->block->readonly ? "it is read-only" : "pages travel another way");
         return NULL;
@@ -264,8 +265,8 @@ static bool load_zero(RamLoad *l, StreamReader *r, const RamWord *w, GError **er
         return false;
     }
     if (fill) {
-        return protocol_error(errp, "Zero page at 0x%" PRIx64 " of RAM block '%s' has fill byte 0x%02x", w->arg,
-                              b->block->idstr, fill);
+        return protocol_error(errp, "Zero page at 0x%" PRIx64 " of RAM block '%s' has fill byte 0x%02x",
+                              w->arg, b->block->idstr, fill);
     }
     uint64_t page = w->arg >> TARGET_PAGE_BITS;
     uint64_t count = 1 + take_zero_run(b, r, page + 1);

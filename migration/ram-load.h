@@ -12,7 +12,7 @@ RamLoad *ram_load_new(RamList *ram, const MigrationOptions *options);
 void ram_load_free(RamLoad *l);
 void ram_load_set_source(RamLoad *l, RamSource *source);    /* takes ownership */
 
-/* Reads one payload of the ram section, up to and including its EOS word.  @type: START, PART, END or FULL. */
+/* Reads one payload of the ram section, its EOS word included.  @type: START, PART, END or FULL. */
 bool ram_load_section(RamLoad *l, StreamReader *r, uint8_t type, GError **errp);
 
 /* The whole stream has been read. */

@@ -21,10 +21,10 @@ struct RamLoad;     /* ram-load.h */
 typedef struct RamSinkOps {
     const char *name;
 
-    /* Inside the START section, after the name, length (and address) of @block: write what this sink adds there. */
+    /* Inside the START section, after name, length (and address) of @block: write what this sink adds. */
     bool (*setup_block)(RamSink *s, StreamWriter *w, RAMBlock *block, GError **errp);
 
-    /* Inside the START section, before its EOS word.  A sink that reorders pages adds its round notifier here. */
+    /* Inside the START section, before its EOS word.  A sink that reorders adds its round notifier here. */
     bool (*setup)(RamSink *s, StreamWriter *w, GError **errp);
 
     /*
@@ -38,7 +38,10 @@ typedef struct RamSinkOps {
     /* The end of an iteration, before the section's EOS word: hand over what is buffered.  Not a barrier. */
     bool (*flush)(RamSink *s, StreamWriter *w, GError **errp);
 
-    /* In the END section, after the last run, before its EOS word: everything has reached the peer or is ordered before what follows. */
+    /*
+     * In the END section, after the last run, before its EOS word: everything has reached the peer or is
+     * ordered before what follows.
+     */
     bool (*complete)(RamSink *s, StreamWriter *w, GError **errp);
 
     /* Removes its round notifier and frees the sink.  Never fails, whatever happened before. */
@@ -49,7 +52,10 @@ struct RamSink {
     const RamSinkOps *ops;
 };
 
-/* The longest run handed to send_run, in pages (16 MiB): bounds the time between two looks at cancel and the rate limit. */
+/*
+ * The longest run handed to send_run, in pages (16 MiB): bounds the time between two looks at cancel and
+ * the rate limit.
+ */
 #define RAM_RUN_MAX 4096
 
 /*

@@ -24,7 +24,8 @@
  * name: one length byte, then the block's idstr; absent with RAM_FLAG_CONTINUE, which means the block of the
  * page record before on the same channel, in whatever section.
  *
- * Block entry: counted name, u64 used length [, u64 page size] [, u64 guest physical address] [, what the sink adds].
+ * Block entry: counted name, u64 used length [, u64 page size] [, u64 guest physical address] [, what the
+ * sink adds].
  */
 enum {
     RAM_FLAG_ZERO          = 0x002,

@@ -2,9 +2,9 @@
 /* The RAM scanner: finds runs of dirty pages and hands them to the sink; ends rounds. */
 
 /*
- * The order that loses no write, for each page of a run: its bit came from a sync; the dirty log is cleared for it (dirty-sync.c);
- * its bit in the bitmap is cleared; its content is read, by the sink.  A write that comes too late to
- * be read is logged, and the next sync sets the bit again.
+ * The order that loses no write, for each page of a run: its bit came from a sync; the dirty log is
+ * cleared for it (dirty-sync.c); its bit in the bitmap is cleared; its content is read, by the sink. A
+ * write that comes too late to be read is logged, and the next sync sets the bit again.
  */
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@
 /* The clock is read after this many pages. */
 #define CLOCK_PAGES 64
 
-/* The first run of an iteration; each further one may be as long as all before: the time limit is overrun at most twofold. */
+/* The first run; each further one may be as long as all before: time is overrun at most twofold. */
 #define FIRST_RUN 512
 
 typedef struct RamRun {
@@ -158,7 +158,7 @@ static bool end_round(RamSave *s, StreamWriter *w, bool last, GError **errp)
     return notifier_list_notify(&s->notifiers, &round, errp) && stream_writer_check(w, errp);
 }
 
-/* The next run of at most @max pages between the position and the end of the last block; false if there is none. */
+/* The next run, of at most @max pages, from the position to the end of the last block; false if none. */
 static bool next_run(RamSave *s, uint64_t max, RamRun *run)
 {
     for (; s->pos_block < s->n_blocks; s->pos_block++, s->pos_page = 0) {

@@ -46,13 +46,13 @@ const MigrationOptions *ram_save_options(RamSave *s);
 /* The sink to use; before ram_save_setup().  Takes ownership. */
 void ram_save_set_sink(RamSave *s, RamSink *sink);
 
-/* Payload of the START section: sets all bits, starts the dirty log, first sync, block list, sink set-up, EOS. */
+/* Payload of the START section: all bits set, dirty log started, first sync, block list, set-up, EOS. */
 bool ram_save_setup(RamSave *s, StreamWriter *w, GError **errp);
 
 /*
- * Payload of one PART section: sends dirty pages until nothing is dirty in a full
- * turn (*done is then true), @budget bytes are used up (UINT64_MAX: no limit), or about 50 ms have passed;  then flush
- * and EOS.  If anything is dirty, at least one page is sent.
+ * Payload of one PART section: sends dirty pages until nothing is dirty in a full turn (*done is then
+ * true), @budget bytes are used up (UINT64_MAX: no limit), or about 50 ms have passed; then flush and
+ * EOS. If anything is dirty, at least one page is sent.
  */
 bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, GError **errp);
 
@@ -60,8 +60,8 @@ bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, 
 bool ram_save_complete(RamSave *s, StreamWriter *w, GError **errp);
 
 /*
- * Fetches the dirty log into the bitmaps.  @final: vCPUs are stopped; not counted as a pass, and ram_save_complete()
- * will not do it again.
+ * Fetches the dirty log into the bitmaps. @final: vCPUs are stopped; not counted as a pass, and
+ * ram_save_complete() will not do it again.
  */
 bool ram_save_sync(RamSave *s, bool final, GError **errp);
 
@@ -112,18 +112,19 @@ static inline double ram_stats_get_rate(const double *rate)
 /* ---- the RAM round ---- */
 
 /*
- * A round is one full scan of all blocks; it ends when the scanner passes the end of the last block and wraps.
- * A newer version of a page is only ever sent in a later round than the older one, so a sink that reorders
- * pages needs one barrier, here.  Notifiers run in the migration thread, in order of addition, exactly once per wrap,
- * with every run of the round handed to the sink and none of the next.  The first failure fails the
- * migration with that notifier's message.  The @data of the callback is a RamRound.
+ * A round is one full scan of all blocks; it ends when the scanner passes the end of the last block and
+ * wraps. A newer version of a page is only ever sent in a later round than the older one, so a sink that
+ * reorders pages needs one barrier, here. Notifiers run in the migration thread, in order of addition,
+ * exactly once per wrap, with every run of the round handed to the sink and none of the next. The first
+ * failure fails the migration with that notifier's message. The @data of the callback is a RamRound.
  *
- * In PART sections the scanner wraps when it has passed the last dirty page and dirty ones remain before its position,
- * and when nothing is dirty any more: the clean rest of the turn is not scanned, but the round ends.  A turn in which no page was sent
- * is no round.  In the END section the round that is running goes on; if dirty pages remain before its
- * position, it ends as always (@last false) and one more round sends them.  When all is sent, the END section ends its round with
- * @last true: exactly one such call in a migration, even if END held no page; then RamSinkOps.complete is called.
- * So every run is followed by the end of its round before complete.
+ * In PART sections the scanner wraps when it has passed the last dirty page and dirty ones remain before
+ * its position, and when nothing is dirty any more: the clean rest of the turn is not scanned, but the
+ * round ends. A turn in which no page was sent is no round. In the END section the round that is running
+ * goes on; if dirty pages remain before its position, it ends as always (@last false) and one more round
+ * sends them. When all is sent, the END section ends its round with @last true: exactly one such call in
+ * a migration, even if END held no page; then RamSinkOps.complete is called. So every run is followed by
+ * the end of its round before complete.
  */
 typedef struct RamRound {
     RamSave *save;

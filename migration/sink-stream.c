@@ -2,11 +2,11 @@
 /* Pages in the main stream: PAGE, ZERO and XBZRLE records. */
 
 /*
- * Without XBZRLE a page is tested for zero and pointed at: nothing is copied.  The guest may write to it until
- * the kernel has read it; such a write is logged, and the page will be sent again.
+ * Without XBZRLE a page is tested for zero and pointed at: nothing is copied. The guest may write to it
+ * until the kernel has read it; such a write is logged, and the page will be sent again.
  *
- * With XBZRLE, from the end of the first round on, a page is copied once, and that copy is what is compared, sent and kept:
- * the cache must hold exactly what the peer got.
+ * With XBZRLE, from the end of the first round on, a page is copied once, and that copy is what is
+ * compared, sent and kept: the cache must hold exactly what the peer got.
  */
 #include <string.h>
 
@@ -33,54 +33,56 @@ typedef struct StreamSink {
     uint8_t encoded[XBZRLE_MAX_ENCODED];
 } StreamSink;
 
-/* What a run has cost and held. */
-typedef struct RunCount {
+/* One run on its way into the stream, what it has cost and held. */
+typedef struct Sending {
+    StreamSink *s;
+    StreamWriter *w;
+    const RAMBlock *block;
     uint64_t bytes;
     uint64_t normal;
     uint64_t zero;
-} RunCount;
+} Sending;
 
-static void put_word(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t word, RunCount *n)
+static void put_word(Sending *n, uint64_t word)
 {
-    if (G_LIKELY(block == s->last_block)) {
-        stream_put_be64(w, word | RAM_FLAG_CONTINUE);
+    if (G_LIKELY(n->block == n->s->last_block)) {
+        stream_put_be64(n->w, word | RAM_FLAG_CONTINUE);
         n->bytes += sizeof(word);
         return;
     }
-    stream_put_be64(w, word);
-    stream_put_counted_string(w, block->idstr);
-    n->bytes += sizeof(word) + 1 + strlen(block->idstr);
-    s->last_block = block;
+    stream_put_be64(n->w, word);
+    stream_put_counted_string(n->w, n->block->idstr);
+    n->bytes += sizeof(word) + 1 + strlen(n->block->idstr);
+    n->s->last_block = n->block;
 }
 
-static void put_zero(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+static void put_zero(Sending *n, uint64_t offset)
 {
-    put_word(s, w, block, offset | RAM_FLAG_ZERO, n);
-    stream_put_u8(w, 0);
+    put_word(n, offset | RAM_FLAG_ZERO);
+    stream_put_u8(n->w, 0);
     n->bytes += 1;
     n->zero++;
 }
 
-static void put_page_header(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+static void put_page_word(Sending *n, uint64_t offset)
 {
-    put_word(s, w, block, offset | RAM_FLAG_PAGE, n);
+    put_word(n, offset | RAM_FLAG_PAGE);
     n->bytes += TARGET_PAGE_SIZE;
     n->normal++;
 }
 
-static void put_plain_run(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t first, uint64_t count,
-                          RunCount *n)
+static void put_plain_run(Sending *n, uint64_t first, uint64_t count)
 {
     uint64_t offset = first << TARGET_PAGE_BITS;
     uint64_t end = (first + count) << TARGET_PAGE_BITS;
 
     for (; offset < end; offset += TARGET_PAGE_SIZE) {
-        const uint8_t *page = block->host + offset;
-        if (s->detect_zero && buffer_is_zero(page, TARGET_PAGE_SIZE)) {
-            put_zero(s, w, block, offset, n);
+        const uint8_t *page = n->block->host + offset;
+        if (n->s->detect_zero && buffer_is_zero(page, TARGET_PAGE_SIZE)) {
+            put_zero(n, offset);
         } else {
-            put_page_header(s, w, block, offset, n);
-            stream_put_nocopy(w, page, TARGET_PAGE_SIZE);
+            put_page_word(n, offset);
+            stream_put_nocopy(n->w, page, TARGET_PAGE_SIZE);
         }
     }
 }
@@ -88,32 +90,31 @@ static void put_plain_run(StreamSink *s, StreamWriter *w, const RAMBlock *block,
 /* ---- XBZRLE ---- */
 
 /* A number for each page of the guest, for the cache: its position in the block list. */
-static uint64_t page_number(const StreamSink *s, const RAMBlock *block, uint64_t offset)
+static uint64_t page_number(const Sending *n, uint64_t offset)
 {
-    return g_array_index(s->base_pages, uint64_t, block->index) + (offset >> TARGET_PAGE_BITS);
+    return g_array_index(n->s->base_pages, uint64_t, n->block->index) + (offset >> TARGET_PAGE_BITS);
 }
 
 /* Sends s->page as it is.  Copied, for the buffer is used again before the stream is flushed. */
-static void put_copied_page(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+static void put_copied_page(Sending *n, uint64_t offset)
 {
-    put_page_header(s, w, block, offset, n);
-    stream_put(w, s->page, TARGET_PAGE_SIZE);
+    put_page_word(n, offset);
+    stream_put(n->w, n->s->page, TARGET_PAGE_SIZE);
 }
 
-static void put_encoded(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, size_t len,
-                        RunCount *n)
+static void put_encoded(Sending *n, uint64_t offset, size_t len)
 {
-    put_word(s, w, block, offset | RAM_FLAG_XBZRLE, n);
-    stream_put_u8(w, RAM_XBZRLE_ENCODING);
-    stream_put_be16(w, len);
-    stream_put(w, s->encoded, len);
+    put_word(n, offset | RAM_FLAG_XBZRLE);
+    stream_put_u8(n->w, RAM_XBZRLE_ENCODING);
+    stream_put_be16(n->w, len);
+    stream_put(n->w, n->s->encoded, len);
     n->bytes += XBZRLE_HEADER + len;
-    ram_stats_add(&s->stats->xbzrle_bytes, XBZRLE_HEADER + len);
+    ram_stats_add(&n->s->stats->xbzrle_bytes, XBZRLE_HEADER + len);
 }
 
-static void put_cached_page(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, uint8_t *cached,
-                            RunCount *n)
+static void put_cached_page(Sending *n, uint64_t offset, uint8_t *cached)
 {
+    StreamSink *s = n->s;
     int len = xbzrle_encode(cached, s->page, s->encoded);
 
     ram_stats_add(&s->stats->xbzrle_pages, 1);
@@ -123,24 +124,25 @@ static void put_cached_page(StreamSink *s, StreamWriter *w, const RAMBlock *bloc
     if (len == XBZRLE_OVERFLOW) {
         ram_stats_add(&s->stats->xbzrle_overflow, 1);
         ram_stats_add(&s->stats->xbzrle_bytes, TARGET_PAGE_SIZE);
-        put_copied_page(s, w, block, offset, n);
+        put_copied_page(n, offset);
     } else {
-        put_encoded(s, w, block, offset, len, n);
+        put_encoded(n, offset, len);
     }
     if (!ram_save_last_stage(s->save)) {
         memcpy(cached, s->page, TARGET_PAGE_SIZE);
     }
 }
 
-static void put_xbzrle_page(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t offset, RunCount *n)
+static void put_xbzrle_page(Sending *n, uint64_t offset)
 {
+    StreamSink *s = n->s;
     bool last = ram_save_last_stage(s->save);
     uint64_t generation = ram_stats_get(&s->stats->dirty_sync_count);
-    uint64_t number = page_number(s, block, offset);
+    uint64_t number = page_number(n, offset);
 
-    memcpy(s->page, block->host + offset, TARGET_PAGE_SIZE);
+    memcpy(s->page, n->block->host + offset, TARGET_PAGE_SIZE);
     if (s->detect_zero && buffer_is_zero(s->page, TARGET_PAGE_SIZE)) {
-        put_zero(s, w, block, offset, n);
+        put_zero(n, offset);
         if (!last) {
             xbzrle_cache_insert(s->cache, number, s->page, generation);
         }
@@ -148,24 +150,23 @@ static void put_xbzrle_page(StreamSink *s, StreamWriter *w, const RAMBlock *bloc
     }
     uint8_t *cached = xbzrle_cache_lookup(s->cache, number, generation);
     if (cached) {
-        put_cached_page(s, w, block, offset, cached, n);
+        put_cached_page(n, offset, cached);
         return;
     }
     ram_stats_add(&s->stats->xbzrle_cache_miss, 1);
     if (!last) {
         xbzrle_cache_insert(s->cache, number, s->page, generation);
     }
-    put_copied_page(s, w, block, offset, n);
+    put_copied_page(n, offset);
 }
 
-static bool put_xbzrle_run(StreamSink *s, StreamWriter *w, const RAMBlock *block, uint64_t first, uint64_t count,
-                           RunCount *n, GError **errp)
+static bool put_xbzrle_run(Sending *n, uint64_t first, uint64_t count, GError **errp)
 {
-    if (!xbzrle_cache_resize(s->cache, ram_save_xbzrle_cache_size(s->save), errp)) {
+    if (!xbzrle_cache_resize(n->s->cache, ram_save_xbzrle_cache_size(n->s->save), errp)) {
         return false;
     }
     for (uint64_t i = first; i < first + count; i++) {
-        put_xbzrle_page(s, w, block, i << TARGET_PAGE_BITS, n);
+        put_xbzrle_page(n, i << TARGET_PAGE_BITS);
     }
     return true;
 }
@@ -209,11 +210,11 @@ static bool stream_send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, uin
                             uint64_t *bytes, GError **errp)
 {
     StreamSink *s = (StreamSink *)sink;
-    RunCount n = { 0 };
+    Sending n = { .s = s, .w = w, .block = block };
 
     if (!s->cache) {
-        put_plain_run(s, w, block, first, count, &n);
-    } else if (!put_xbzrle_run(s, w, block, first, count, &n, errp)) {
+        put_plain_run(&n, first, count);
+    } else if (!put_xbzrle_run(&n, first, count, errp)) {
         return false;
     }
     *bytes = n.bytes;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The main stream: StreamWriter gathers pieces for one writev, StreamReader takes pages straight into guest RAM. */
+/* The main stream: a writer that gathers for one writev, a reader straight into guest RAM. */
 
 /*
- * Writer.  The queue is an array of iovecs.  Copied bytes lie in @copy, one after the other, so that the iovec of
- * a page header grows when the fill byte of a zero page or another header follows.  A page costs two iovecs (header, page),
- * so that one writev carries 512 pages.
+ * Writer. The queue is an array of iovecs. Copied bytes lie in @copy, one after the other, so that the
+ * iovec of a page header grows when the fill byte of a zero page or another header follows. A page costs
+ * two iovecs (header, page), so that one writev carries 512 pages.
  *
- * Reader.  Bytes not yet taken are [head, tail) of @buf.  Small gets come from there.  A body is read
- * into its place, with the rest of the buffer as last iovec of the same readv.  stream_get_run() adds guesses:
+ * Reader. Bytes not yet taken are [head, tail) of @buf. Small gets come from there. A body is read into
+ * its place, with the rest of the buffer as last iovec of the same readv. stream_get_run() adds guesses:
  *
  *   iovec    0         1      2          3      4               last
  *            body 0    word   body 1     word   body 2   ...    buf + RUN_SPACE
  *
- * The words are checked afterwards, in order.  All bytes from the first wrong word on, wherever they landed, are
- * the bytes of the stream that come next: they are copied together just before buf + RUN_SPACE, where the
- * last iovec's bytes follow, and parsed as if nothing had been guessed.
+ * The words are checked afterwards, in order. All bytes from the first wrong word on, wherever they
+ * landed, are the bytes of the stream that come next: they are copied together just before buf +
+ * RUN_SPACE, where the last iovec's bytes follow, and parsed as if nothing had been guessed.
  */
 #include "migration/stream.h"
 
@@ -29,8 +29,8 @@
 #define WRITER_HIGH (1024 * 1024)       /* send when this much is queued: the peer works meanwhile */
 
 #define WORD_SIZE 8
-#define READER_TAIL (128 * 1024)        /* read-ahead after the last guess: what lands there is copied once more */
-#define GUESSES_FIRM 32                 /* with this many guesses right so far, read only one more word ahead */
+#define READER_TAIL (128 * 1024)        /* read-ahead after the last guess; is copied once more */
+#define GUESSES_FIRM 32                 /* with so many guesses, read only one word after them */
 #define RUN_BODIES (STREAM_RUN_WINDOW / 4096)
 #define RUN_SPACE (STREAM_RUN_WINDOW + RUN_BODIES * WORD_SIZE)
 
@@ -444,7 +444,7 @@ size_t stream_buffered(StreamReader *r, const uint8_t **data)
     return r->error ? 0 : reader_have(r);
 }
 
-/* The buffer is empty: reads @len bytes to @buf and what else comes to the buffer.  Returns the bytes that went to @buf. */
+/* The buffer is empty: reads to @buf, and what else comes to the buffer.  The bytes that went to @buf. */
 static size_t reader_read_direct(StreamReader *r, void *buf, size_t len)
 {
     struct iovec iov[2] = {
@@ -527,7 +527,7 @@ static void run_from_buffer(StreamReader *r, RunState *s)
     s->run->touched = MAX(s->run->touched, s->taken + (s->part > 0));
 }
 
-/* Lays out one read: the rest of the present body, guesses, and the internal buffer for what comes after them. */
+/* Lays out one read: the rest of the present body, guesses, and the buffer for what comes after them. */
 static void run_prepare(StreamReader *r, const RunState *s, RunRead *read)
 {
     const StreamRun *run = s->run;
@@ -546,8 +546,8 @@ static void run_prepare(StreamReader *r, const RunState *s, RunRead *read)
 }
 
 /*
- * The guess failed at iovec @first, of which and of whose followers @n bytes were filled, not counting the last
- * iovec, which got @tail bytes: makes them the buffer's content, in order.
+ * The guess failed at iovec @first, of which and of whose followers @n bytes were filled, not counting
+ * the last iovec, which got @tail bytes: makes them the buffer's content, in order.
  */
 static void run_mend(StreamReader *r, RunState *s, const RunRead *read, size_t first, size_t n, size_t tail)
 {

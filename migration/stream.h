@@ -22,7 +22,7 @@ bool stream_put_be16(StreamWriter *w, uint16_t v);
 bool stream_put_be32(StreamWriter *w, uint32_t v);
 bool stream_put_be64(StreamWriter *w, uint64_t v);
 bool stream_put(StreamWriter *w, const void *buf, size_t len);                  /* copied */
-bool stream_put_counted_string(StreamWriter *w, const char *s);                 /* 1 length byte, at most 255 */
+bool stream_put_counted_string(StreamWriter *w, const char *s);         /* 1 length byte, at most 255 */
 /* Not copied: @buf must exist until the next stream_flush(); its content at the moment of sending travels. */
 bool stream_put_nocopy(StreamWriter *w, const void *buf, size_t len);
 bool stream_flush(StreamWriter *w, GError **errp);
@@ -67,15 +67,15 @@ size_t stream_buffered(StreamReader *r, const uint8_t **data);
 bool stream_get_direct(StreamReader *r, void *buf, size_t len);
 
 /*
- * The faster path: equal-sized records that follow each other, each an 8-byte word and a body, where the next
- * word can be guessed.  The word before body i is expected to be @word + i * @body (big-endian on the wire).  The word
- * of body 0 has been taken already.  Body i goes to @dest + i * @body.
+ * The faster path: equal-sized records that follow each other, each an 8-byte word and a body, where the
+ * next word can be guessed. The word before body i is expected to be @word + i * @body (big-endian on the
+ * wire). The word of body 0 has been taken already. Body i goes to @dest + i * @body.
  */
 typedef struct StreamRun {
     uint8_t *dest;
     size_t body;            /* bytes of one body */
     size_t max;             /* bodies that may be written at @dest, at least 1 */
-    size_t window;          /* how many bodies beyond the sure one to read ahead at first; grows with success */
+    size_t window;          /* bodies beyond the sure one to read ahead at first; grows with success */
     uint64_t word;
     size_t touched;         /* result: bodies that were written to, rightly or not; >= the number taken */
 } StreamRun;
@@ -84,10 +84,11 @@ typedef struct StreamRun {
 #define STREAM_RUN_WINDOW (1024 * 1024)
 
 /*
- * Takes one body and as many more as follow as guessed, at most @max, with as few copies as can be.  Returns their
- * number, 0 on failure.  Where the guess was wrong, the bytes that went to the wrong place have been moved to the internal
- * buffer, to be parsed next; bodies [number, touched) then hold rubbish, which the caller must put right.  So @max must not reach a
- * body whose present content is still needed.  With @max 1 nothing is guessed.
+ * Takes one body and as many more as follow as guessed, at most @max, with as few copies as can be.
+ * Returns their number, 0 on failure. Where the guess was wrong, the bytes that went to the wrong place
+ * have been moved to the internal buffer, to be parsed next; bodies [number, touched) then hold rubbish,
+ * which the caller must put right. So @max must not reach a body whose present content is still needed.
+ * With @max 1 nothing is guessed.
  */
 size_t stream_get_run(StreamReader *r, StreamRun *run);
 

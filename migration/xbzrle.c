@@ -44,7 +44,7 @@ int xbzrle_encode(const uint8_t *old, const uint8_t *page, uint8_t *out)
     size_t used = 0;
 
     for (size_t i = 0; i < TARGET_PAGE_SIZE;) {
-        /* The peers ask for room before they look for a difference, so a full buffer overflows even if none follows. */
+        /* The peers ask for room before they look for a difference: a full buffer overflows in any case. */
         if (used + LENGTH_BYTES > XBZRLE_MAX_ENCODED) {
             return XBZRLE_OVERFLOW;
         }
@@ -164,8 +164,8 @@ static bool cache_init(XbzrleCache *cache, uint64_t bytes, GError **errp)
 {
     if (bytes < TARGET_PAGE_SIZE || (bytes & (bytes - 1)) || bytes > SIZE_MAX / 2) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "XBZRLE cache size %" G_GUINT64_FORMAT " is not a power of two of at least %u bytes", bytes,
-                    TARGET_PAGE_SIZE);
+                    "XBZRLE cache size %" G_GUINT64_FORMAT " is not a power of two of at least %u bytes",
+                    bytes, TARGET_PAGE_SIZE);
         return false;
     }
     *cache = (XbzrleCache){ .count = bytes / TARGET_PAGE_SIZE };

@@ -22,14 +22,15 @@
 #define XBZRLE_OVERFLOW (-1)
 
 /*
- * Writes to @out (XBZRLE_MAX_ENCODED bytes) how @page differs from @old, both TARGET_PAGE_SIZE bytes and unchanging.  Returns
- * the length, 0 if they are equal, XBZRLE_OVERFLOW if the encoded form would not fit.
+ * Writes to @out (XBZRLE_MAX_ENCODED bytes) how @page differs from @old, both TARGET_PAGE_SIZE bytes and
+ * unchanging. Returns the length, 0 if they are equal, XBZRLE_OVERFLOW if the encoded form would not fit.
  */
 int xbzrle_encode(const uint8_t *old, const uint8_t *page, uint8_t *out);
 
 /*
- * Applies @len encoded bytes to @page.  Nothing outside the page is read or written, whatever the bytes are.  On failure the
- * page is changed in part; the error is GODWIT_ERROR_PROTOCOL.  @len 0 changes nothing.
+ * Applies @len encoded bytes to @page. Nothing outside the page is read or written, whatever the bytes
+ * are. On failure the page is changed in part; the error is GODWIT_ERROR_PROTOCOL. @len 0 changes
+ * nothing.
  */
 bool xbzrle_decode(const uint8_t *encoded, size_t len, uint8_t *page, GError **errp);
 
@@ -44,7 +45,7 @@ XbzrleCache *xbzrle_cache_new(uint64_t bytes, GError **errp);
 void xbzrle_cache_free(XbzrleCache *cache);
 uint64_t xbzrle_cache_bytes(const XbzrleCache *cache);
 
-/* The cached content of page number @page, its age refreshed to @generation; NULL: a miss.  May be written to. */
+/* The cached content of page number @page, which may be written to, its age refreshed; NULL: a miss. */
 uint8_t *xbzrle_cache_lookup(XbzrleCache *cache, uint64_t page, uint64_t generation);
 
 /*

@@ -4,13 +4,15 @@
 /*
  *     bench-ram-stream [--size=MIB] [--repeats=N] [--pages=huge|small|ready]
  *
- * Every line is one run: a child process receives into fresh memory what this process sends.  "plain" sends the same
- * bytes with write() and receives them with read(), into one small buffer ("sink") or into memory as the guest's
- * ("memory").  The ratios are of the speeds to those of the plain runs of the same repeat.
+ * Every line is one run: a child process receives into fresh memory what this process sends. "plain"
+ * sends the same bytes with write() and receives them with read(), into one small buffer ("sink") or into
+ * memory as the guest's ("memory"). The ratios are of the speeds to those of the plain runs of the same
+ * repeat.
  *
- * --pages says what the memory at the receiving end is like: huge pages where the kernel has them, as guest memory is by default;
- * small ones; or all of it there before (prealloc).  In the first two the kernel makes pages during the run, and
- * in a virtual machine so may the host below it: then the figures vary a lot.
+ * --pages says what the memory at the receiving end is like: huge pages where the kernel has them, as
+ * guest memory is by default; small ones; or all of it there before (prealloc). In the first two the
+ * kernel makes pages during the run, and in a virtual machine so may the host below it: then the figures
+ * vary a lot.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -86,7 +88,10 @@ static uint8_t *fresh_memory(size_t size)
     return p;
 }
 
-/* In a virtual machine, memory that was free for long may have been given back to the host: have it fetched again. */
+/*
+ * In a virtual machine, memory that was free for long may have been given back to the host: have it
+ * fetched again.
+ */
 static void warm_up(size_t size)
 {
     uint8_t *p = fresh_memory(size);
@@ -338,8 +343,8 @@ int main(int argc, char **argv)
             Result r[G_N_ELEMENTS(modes)];
             for (size_t m = 0; m < G_N_ELEMENTS(modes); m++) {
                 r[m] = run(&modes[m], memory, size);
-                printf("%-10s %-14s %7.0f MiB/s, processor ms/GiB: send %4.0f receive %4.0f\n", fill_names[fill],
-                       modes[m].name, r[m].speed, r[m].send_cpu, r[m].receive_cpu);
+                printf("%-10s %-14s %7.0f MiB/s, processor ms/GiB: send %4.0f receive %4.0f\n",
+                       fill_names[fill], modes[m].name, r[m].speed, r[m].send_cpu, r[m].receive_cpu);
             }
             printf("%-10s ratio to sink %.2f, to memory %.2f\n", fill_names[fill], r[2].speed / r[0].speed,
                    r[2].speed / r[1].speed);

@@ -2,8 +2,9 @@
 /* Fuzz target: payloads of the ram section, loaded into two blocks with nothing mapped around them. */
 
 /*
- * The first byte chooses: bit 0 x-ignore-shared (m1 is then ignored), bit 1 reads of few bytes, bit 2 a second loader for
- * each payload, bit 3 m1 read-only.  The rest is payloads one after the other, each up to its EOS word.
+ * The first byte chooses: bit 0 x-ignore-shared (m1 is then ignored), bit 1 reads of few bytes, bit 2 a
+ * second loader for each payload, bit 3 m1 read-only. The rest is payloads one after the other, each up
+ * to its EOS word.
  */
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Fuzz target: the XBZRLE decoder on a page with nothing mapped around it; then the encoder on what came out. */
+/* Fuzz target: the XBZRLE decoder on a page with nothing mapped around it, then the encoder. */
 #include <string.h>
 #include <sys/mman.h>
 

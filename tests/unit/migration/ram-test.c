@@ -26,8 +26,8 @@ static ssize_t test_readv(Channel *base, const struct iovec *iov, int n, GError 
     return total;
 }
 
-static ssize_t test_writev(Channel *base, const struct iovec *iov, int n, const int *fds, int n_fds, unsigned flags,
-                           GError **errp)
+static ssize_t test_writev(Channel *base, const struct iovec *iov, int n, const int *fds, int n_fds,
+                           unsigned flags, GError **errp)
 {
     TestChannel *c = (TestChannel *)base;
     ssize_t total = 0;

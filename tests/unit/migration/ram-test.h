@@ -41,15 +41,17 @@ bool test_guest_equal(const TestGuest *a, const TestGuest *b);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(TestGuest, test_guest_free)
 
 /*
- * Writes like a vCPU: a word, a page, or zeroes, at a random place of @block.  ThreadSanitizer cannot see a vCPU's stores
- * either, and the engine reads pages while they are written, by design: a page that changes under the reader's hand is logged
- * and sent again.  So this function is hidden from it.  Returns the offset written to.
+ * Writes like a vCPU: a word, a page, or zeroes, at a random place of @block. ThreadSanitizer cannot see
+ * a vCPU's stores either, and the engine reads pages while they are written, by design: a page that
+ * changes under the reader's hand is logged and sent again. So this function is hidden from it. Returns
+ * the offset written to.
  */
 uint64_t test_guest_scribble(uint64_t *seed, RAMBlock *block, uint64_t *len);
 
 /*
- * A provider in the manner of KVM: sync hands out, clear re-arms.  It fails the test when a page is cleared whose
- * bit is not in the caller's bitmap: a write to it that was logged, but not handed out, would be lost.
+ * A provider in the manner of KVM: sync hands out, clear re-arms. It fails the test when a page is
+ * cleared whose bit is not in the caller's bitmap: a write to it that was logged, but not handed out,
+ * would be lost.
  */
 typedef struct WatchLog {
     DirtyLogProvider provider;
@@ -60,7 +62,7 @@ typedef struct WatchLog {
     uint64_t cleared_pages;
     bool started;
     bool fail_sync;
-    void (*touch)(void *opaque);    /* called before and after each sync and clear, if set: the guest writes */
+    void (*touch)(void *opaque);    /* if set, called around each sync and clear: the guest writes */
     void *opaque;
 } WatchLog;
 

@@ -452,7 +452,8 @@ static void test_flags_refused(void)
 {
     static const uint64_t words[] = {
         0, 0x01, 0x20, 0x100, 0x400, 0x800, RAM_FLAG_PAGE | RAM_FLAG_ZERO, RAM_FLAG_PAGE | RAM_FLAG_EOS,
-        RAM_FLAG_MEM_SIZE | RAM_FLAG_EOS, RAM_FLAG_XBZRLE | RAM_FLAG_PAGE, RAM_FLAG_HOOK | RAM_FLAG_EOS, 0xfff,
+        RAM_FLAG_MEM_SIZE | RAM_FLAG_EOS, RAM_FLAG_XBZRLE | RAM_FLAG_PAGE, RAM_FLAG_HOOK | RAM_FLAG_EOS,
+        0xfff,
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
@@ -631,8 +632,8 @@ static void test_other_source(void)
 /* ---- reading ahead ---- */
 
 /*
- * Random records over few pages, so that runs begin, break and come again over pages that have content.  The reads are cut at random.
- * A plain model applies the records one by one.
+ * Random records over few pages, so that runs begin, break and come again over pages that have content.
+ * The reads are cut at random. A plain model applies the records one by one.
  */
 static void test_guesses(void)
 {
@@ -644,7 +645,8 @@ static void test_guesses(void)
 
         for (unsigned i = 0; i < 60; i++) {
             uint64_t pages = ramblock_pages(&model->blocks[block]);
-            page = g_test_rand_int_range(0, 4) ? (page + 1) % pages : (uint64_t)g_test_rand_int_range(0, pages);
+            page = g_test_rand_int_range(0, 4) ? page + 1 : (uint64_t)g_test_rand_int_range(0, pages);
+            page %= pages;
             uint8_t fill = g_test_rand_int_range(0, 4) ? 1 + i : 0;
             uint64_t flag = block == last ? RAM_FLAG_CONTINUE : 0;
             const char *name = block == last ? NULL : model->blocks[block].idstr;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whole migrations under writers: whatever the moments, budgets and cuts, the destination ends with the source's memory. */
+/* Whole migrations under writers: at the end both sides' memory is the same. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -45,8 +45,8 @@ typedef struct Flight {
 } Flight;
 
 /*
- * Keeps pages, whatever sections end, and lets them land in random order at the end of the round, or, to see that the test
- * can fail, only at the end of all.
+ * Keeps pages, whatever sections end, and lets them land in random order at the end of the round, or, to
+ * see that the test can fail, only at the end of all.
  */
 typedef struct ReorderSink {
     RamSink base;
@@ -57,12 +57,18 @@ typedef struct ReorderSink {
     bool barrier;
 } ReorderSink;
 
+static void land_one(ReorderSink *s)
+{
+    g_autofree Flight *f = g_ptr_array_steal_index_fast(s->flights, g_test_rand_int() % s->flights->len);
+    RAMBlock *to = ram_list_find(&s->target->ram, f->block->idstr);
+
+    memcpy(to->host + f->page * PAGE, f->content, PAGE);
+}
+
 static void land_all(ReorderSink *s)
 {
     while (s->flights->len) {
-        g_autofree Flight *f = g_ptr_array_steal_index_fast(s->flights, g_test_rand_int() % s->flights->len);
-        RAMBlock *to = ram_list_find(&s->target->ram, f->block->idstr);
-        memcpy(to->host + f->page * PAGE, f->content, PAGE);
+        land_one(s);
     }
 }
 
@@ -112,9 +118,7 @@ static bool reorder_send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, ui
         g_ptr_array_add(s->flights, f);
         /* Some land at once, out of turn. */
         if (s->barrier && g_test_rand_int_range(0, 4) == 0) {
-            g_autofree Flight *now = g_ptr_array_steal_index_fast(s->flights, g_test_rand_int() % s->flights->len);
-            RAMBlock *to = ram_list_find(&s->target->ram, now->block->idstr);
-            memcpy(to->host + now->page * PAGE, now->content, PAGE);
+            land_one(s);
         }
     }
     *bytes = count * PAGE;
@@ -176,7 +180,7 @@ typedef enum { SINK_STREAM, SINK_REORDER, SINK_NO_BARRIER } SinkKind;
 
 typedef struct Case {
     SinkKind sink;
-    bool fetch_and_clear;   /* a log like KVM's, and the guest writes between the engine's steps; else threads write */
+    bool fetch_and_clear;   /* a log like KVM's, and writes between the engine's steps; else threads write */
     bool xbzrle;
     uint64_t cache_pages;
     uint8_t chunk_shift;
@@ -284,7 +288,10 @@ static void deliver(Run *run, uint8_t type)
     OK(ram_load_section(run->load, run->r, type, &error));
 }
 
-/* Waits until the writers have got on, so that every section meets new writes; a bound for a machine that is busy. */
+/*
+ * Waits until the writers have got on, so that every section meets new writes; a bound for a machine that
+ * is busy.
+ */
 static void let_write(Run *run)
 {
     unsigned from = atomic_load(&run->writes);
@@ -308,7 +315,8 @@ static void migrate(Run *run)
         if (g_test_rand_int_range(0, 3) == 0) {
             OK(ram_save_sync(run->save, false, &error));
         }
-        OK(ram_save_iterate(run->save, run->w, g_test_rand_int_range(0, run->c.longest) * PAGE, &done, &error));
+        uint64_t budget = g_test_rand_int_range(0, run->c.longest) * PAGE;
+        OK(ram_save_iterate(run->save, run->w, budget, &done, &error));
         deliver(run, 2);
     }
     stop_writers(run);
@@ -348,8 +356,9 @@ static void test_fetch_and_clear(void)
     static const unsigned longest[] = { 50, 200, 700, 5000 };
 
     for (unsigned i = 0; i < 16; i++) {
-        Case c = { .sink = i % 8 < 4 ? SINK_STREAM : SINK_REORDER, .fetch_and_clear = true, .cache_pages = 16,
-                   .xbzrle = i % 8 < 2, .chunk_shift = i % 3 ? 6 : 8, .sections = 80, .longest = longest[i % 4] };
+        Case c = { .sink = i % 8 < 4 ? SINK_STREAM : SINK_REORDER, .fetch_and_clear = true,
+                   .xbzrle = i % 8 < 2, .cache_pages = 16, .chunk_shift = i % 3 ? 6 : 8, .sections = 80,
+                   .longest = longest[i % 4] };
         g_assert_true(check(&c));
     }
 }
@@ -359,8 +368,8 @@ static void test_xbzrle(void)
     static const uint64_t caches[] = { 1, 16, 256, 16384 };
 
     for (unsigned i = 0; i < G_N_ELEMENTS(caches); i++) {
-        Case c = { .sink = SINK_STREAM, .xbzrle = true, .cache_pages = caches[i], .chunk_shift = 6, .sections = 60,
-                   .longest = 700 };
+        Case c = { .sink = SINK_STREAM, .xbzrle = true, .cache_pages = caches[i], .chunk_shift = 6,
+                   .sections = 60, .longest = 700 };
         g_assert_true(check(&c));
     }
 }

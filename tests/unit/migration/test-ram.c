@@ -240,7 +240,8 @@ static void test_golden(void)
         0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x10, 0x28,
     };
     static const uint8_t after_page_1[] = {
-        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x20, 0x22, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x30, 0x22, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x20, 0x22, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x30, 0x22, 0x00,
     };
     static const uint8_t page_300[] = { 0x00, 0x00, 0x00, 0x00, 0x00, 0x12, 0xc0, 0x28 };
     static const uint8_t last[] = {
@@ -303,7 +304,8 @@ static void test_names(void)
 {
     static const uint64_t pages[] = { 3, 2 };
     static const uint8_t part[] = {
-        0, 0, 0, 0, 0, 0, 0x00, 0x02, 2, 'm', '0', 0, 0, 0, 0, 0, 0, 0, 0x10, 0x22, 0, 0, 0, 0, 0, 0, 0, 0x20, 0x22, 0,
+        0, 0, 0, 0, 0, 0, 0x00, 0x02, 2, 'm', '0', 0,
+        0, 0, 0, 0, 0, 0, 0x10, 0x22, 0, 0, 0, 0, 0, 0, 0, 0x20, 0x22, 0,
         0, 0, 0, 0, 0, 0, 0x00, 0x02, 2, 'm', '1', 0, 0, 0, 0, 0, 0, 0, 0x10, 0x22, 0,
         0, 0, 0, 0, 0, 0, 0, 0x10,
     };
@@ -458,7 +460,10 @@ static void test_end(void)
     const uint64_t pages = 100;
     Rig rig;
 
-    /* Everything is sent in END: pages after the position in the round that runs, those before it in the last one. */
+    /*
+     * Everything is sent in END: pages after the position in the round that runs, those before it in the
+     * last one.
+     */
     rig_init(&rig, &pages, 1);
     rig_use_record(&rig);
     rig_setup(&rig);
@@ -651,8 +656,8 @@ static void test_notifier_writes(void)
 }
 
 /*
- * Random dirtying and budgets.  A model that knows only the rule counts: a round ends when the next run lies before
- * the last one's end, and when nothing is left.
+ * Random dirtying and budgets. A model that knows only the rule counts: a round ends when the next run
+ * lies before the last one's end, and when nothing is left.
  */
 static void test_notifier_count(void)
 {
@@ -728,7 +733,10 @@ static void test_clears(void)
     rig_clear(&rig);
 }
 
-/* Calls are counted by ranges, not by pages, and only pages that are about to be sent are cleared (WatchLog looks). */
+/*
+ * Calls are counted by ranges, not by pages, and only pages that are about to be sent are cleared
+ * (WatchLog looks).
+ */
 static void test_clears_sparse(void)
 {
     const uint64_t pages = 5000;

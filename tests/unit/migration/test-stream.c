@@ -123,8 +123,8 @@ static bool read_fields(StreamReader *r)
 {
     char name[256], buf[2], direct[3];
 
-    bool same = stream_get_u8(r) == 0x12 && stream_get_be16(r) == 0x1234 && stream_get_be32(r) == 0x12345678 &&
-                stream_get_be64(r) == 0x123456789abcdef0;
+    bool same = stream_get_u8(r) == 0x12 && stream_get_be16(r) == 0x1234 &&
+                stream_get_be32(r) == 0x12345678 && stream_get_be64(r) == 0x123456789abcdef0;
     bool ok = stream_get_counted_string(r, name) && stream_get(r, buf, 2) && stream_skip(r, 4) &&
               stream_get_direct(r, direct, 3);
     g_assert_cmpint(ok, ==, stream_reader_ok(r));

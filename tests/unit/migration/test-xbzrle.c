@@ -138,7 +138,10 @@ static void test_random(void)
     g_assert_cmpuint(overflows, >, 100);
 }
 
-/* Each is refused, whatever comes before; the page is the middle of three, of which the outer ones must not change. */
+/*
+ * Each is refused, whatever comes before; the page is the middle of three, of which the outer ones must
+ * not change.
+ */
 static void test_decoder_bounds(void)
 {
     static const struct {

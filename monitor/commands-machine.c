@@ -21,9 +21,9 @@ UuidInfo *qmp_query_uuid(MonitorContext *ctx, GError **errp)
     UuidInfo *info = g_new0(UuidInfo, 1);
     const uint8_t *u = ctx->machine->uuid;
 
-    info->UUID = g_strdup_printf("%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
-                                 u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
-                                 u[15]);
+    info->UUID = g_strdup_printf("%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0],
+                                 u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12],
+                                 u[13], u[14], u[15]);
     return info;
 }
 
@@ -92,17 +92,6 @@ CpuInfoFastList *qmp_query_cpus_fast(MonitorContext *ctx, GError **errp)
     return list;
 }
 
-json_t *qmp_query_hotpluggable_cpus(MonitorContext *ctx, GError **errp)
-{
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "machine does not support hot-plugging CPUs");
-    return NULL;
-}
-
-json_t *qmp_query_cpu_definitions(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
 MemoryInfo *qmp_query_memory_size_summary(MonitorContext *ctx, GError **errp)
 {
     MemoryInfo *info = g_new0(MemoryInfo, 1);
@@ -110,11 +99,6 @@ MemoryInfo *qmp_query_memory_size_summary(MonitorContext *ctx, GError **errp)
     info->base_memory = ram_list_total(&ctx->machine->ram);
     info->has_plugged_memory = true;
     return info;
-}
-
-json_t *qmp_query_memory_devices(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
 }
 
 /* All branches begin with the same members. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Character devices, trace events, yank, command line, and questions about what no machine here has. */
+/* Character devices, trace events, yank, command line. */
 #include "monitor-internal.h"
 
 #include "accel/workload.h"
-#include "qapi/qapi-commands-block.h"
 #include "qapi/qapi-commands-misc.h"
 #include "qapi/qapi-commands-workload.h"
 #include "util/error.h"
@@ -222,9 +221,8 @@ bool qmp_x_workload_verify(MonitorContext *ctx, GError **errp)
 
 /* ---- the command line ---- */
 
-CommandLineOptionInfoList *qmp_query_command_line_options(MonitorContext *ctx,
-                                                          const query_command_line_options_arg *arg,
-                                                          GError **errp)
+CommandLineOptionInfoList *
+qmp_query_command_line_options(MonitorContext *ctx, const query_command_line_options_arg *arg, GError **errp)
 {
     if (arg->option) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "invalid option name: %s", arg->option);
@@ -233,70 +231,9 @@ CommandLineOptionInfoList *qmp_query_command_line_options(MonitorContext *ctx,
     return g_new0(CommandLineOptionInfoList, 1);
 }
 
-/* ---- there are no disks, no network cards, no displays ---- */
+/* ---- there are no network cards ---- */
 
 bool qmp_announce_self(MonitorContext *ctx, const announce_self_arg *arg, GError **errp)
 {
     return true;
-}
-
-json_t *qmp_query_block(MonitorContext *ctx, const query_block_arg *arg, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_named_block_nodes(MonitorContext *ctx, const query_named_block_nodes_arg *arg, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_blockstats(MonitorContext *ctx, const query_blockstats_arg *arg, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_block_jobs(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_jobs(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_iothreads(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_rx_filter(MonitorContext *ctx, const query_rx_filter_arg *arg, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_pci(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_tpm_models(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_tpm_types(MonitorContext *ctx, GError **errp)
-{
-    return json_array();
-}
-
-json_t *qmp_query_balloon(MonitorContext *ctx, GError **errp)
-{
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_DEVICE_NOT_ACTIVE, "No balloon device has been activated");
-    return NULL;
-}
-
-VncInfo *qmp_query_vnc(MonitorContext *ctx, GError **errp)
-{
-    return g_new0(VncInfo, 1);
 }

@@ -7,8 +7,9 @@
  *     /machine        type memory memory-backend smp peripheral peripheral-anon unattached
  *     /chardevs       a child for each character device
  *
- * The tree is not kept: a node is made when it is asked for, as a JSON object of its properties.  A child is the member
- * whose value is an object with the member "type"; so listing, looking up and reading need one function each.
+ * The tree is not kept: a node is made when it is asked for, as a JSON object of its properties.  A child is
+ * the member whose value is an object with the member "type"; so listing, looking up and reading need one
+ * function each.
  */
 #include "monitor-internal.h"
 
@@ -49,7 +50,8 @@ static json_t *machine_node(MonitorContext *ctx)
     g_autofree char *type = g_strdup_printf("%s-machine", ctx->machine->type->name);
     json_t *node = new_node(type);
 
-    json_object_set_new(node, "memory", json_pack("{s:I}", "size", (json_int_t)ram_list_total(&ctx->machine->ram)));
+    json_object_set_new(node, "memory",
+                        json_pack("{s:I}", "size", (json_int_t)ram_list_total(&ctx->machine->ram)));
     for (const MemoryBackend *b = ctx->backends->first; b; b = b->next) {
         if (b->in_use) {
             g_autofree char *path = g_strdup_printf("/objects/%s", b->id);
@@ -180,7 +182,8 @@ json_t *qmp_qom_get(MonitorContext *ctx, const qom_get_arg *arg, GError **errp)
     json_t *value = json_object_get(node, arg->property);
 
     if (is_child(value)) {
-        g_autofree char *path = g_strdup_printf("%s/%s", strcmp(arg->path, "/") ? arg->path : "", arg->property);
+        g_autofree char *path =
+            g_strdup_printf("%s/%s", strcmp(arg->path, "/") ? arg->path : "", arg->property);
         value = json_string(path);
     } else {
         json_incref(value);

@@ -67,6 +67,7 @@ bool qmp_system_powerdown(MonitorContext *ctx, GError **errp)
 
 bool qmp_system_wakeup(MonitorContext *ctx, GError **errp)
 {
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "wake-up from suspend is not supported by this guest");
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE,
+                "wake-up from suspend is not supported by this guest");
     return false;
 }

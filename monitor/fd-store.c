@@ -16,13 +16,13 @@ typedef struct SetMember {
 
 typedef struct FdSet {
     int64_t id;
-    GArray *members;        /* of SetMember */
+    GArray *members; /* of SetMember */
 } FdSet;
 
 struct FdStore {
     GMutex lock;
-    GHashTable *named;      /* char * -> descriptor */
-    GPtrArray *sets;        /* of FdSet, by rising id */
+    GHashTable *named; /* char * -> descriptor */
+    GPtrArray *sets;   /* of FdSet, by rising id */
 };
 
 static void close_pointer(gpointer fd)
@@ -236,7 +236,8 @@ int fd_store_set_dup(FdStore *store, int64_t id, int flags, GError **errp)
     int fd = set ? dup_member(set, flags) : -1;
     g_mutex_unlock(&store->lock);
     if (!set) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "File descriptor set %" PRId64 " not found", id);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "File descriptor set %" PRId64 " not found",
+                    id);
     } else if (fd < 0) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
                     "Failed to find file descriptor with matching flags=0x%x", (unsigned)flags);

@@ -13,11 +13,13 @@
 typedef struct FdStore FdStore;
 
 FdStore *fd_store_new(void);
-void fd_store_free(FdStore *store);     /* closes what is left */
+void fd_store_free(FdStore *store); /* closes what is left */
 
 /* Takes @fd over; one of the same name is closed. */
 bool fd_store_put(FdStore *store, const char *name, int fd, GError **errp);
-/* The descriptor, which is the caller's from now on, or -1: "File descriptor named 'x' has not been found". */
+/*
+ * The descriptor, which is the caller's from now on, or -1: "File descriptor named 'x' has not been found".
+ */
 int fd_store_take(FdStore *store, const char *name, GError **errp);
 bool fd_store_close(FdStore *store, const char *name, GError **errp);
 

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+/* clang-format off */
 #define FLAG(_name, _letter) { .name = (_name), .type = HMP_FLAG, .flag = (_letter) }
 #define WORD(_name, ...) { .name = (_name), .type = HMP_WORD, __VA_ARGS__ }
 #define FILENAME(_name, ...) { .name = (_name), .type = HMP_FILE, __VA_ARGS__ }
@@ -19,12 +20,15 @@ const HmpCommand hmp_commands[] = {
     { "cont", "c", {}, "let the guest run", hmp_cont },
     { "gpa2hva", NULL, { NUMBER("addr") }, "tell where guest physical address 'addr' is in this process",
       hmp_gpa2hva },
-    { "help", "?", { REST("cmd", OPTIONAL, COMPLETE(COMMAND)) }, "list the commands, or tell about one", hmp_help },
+    { "help", "?", { REST("cmd", OPTIONAL, COMPLETE(COMMAND)) }, "list the commands, or tell about one",
+      hmp_help },
     { "info", NULL, { REST("item", OPTIONAL) }, "tell about something (help info lists what)", hmp_info },
-    { "log", NULL, { WORD("items", COMPLETE(LOG_ITEM)) }, "choose what is logged (log help lists the items)", hmp_log },
+    { "log", NULL, { WORD("items", COMPLETE(LOG_ITEM)) }, "choose what is logged (log help lists the items)",
+      hmp_log },
     { "logfile", NULL, { FILENAME("filename") }, "write the log to a file", hmp_logfile },
     { "migrate", NULL, { FLAG("detach", 'd'), FLAG("resume", 'r'), WORD("uri") },
-      "migrate the guest to URI (-d: do not wait for the end)\n\t\t\t -r: resume a postcopy migration that is paused",
+      "migrate the guest to URI (-d: do not wait for the end)\n"
+      "\t\t\t -r: resume a postcopy migration that is paused",
       hmp_migrate },
     { "migrate_cancel", NULL, {}, "cancel the migration", hmp_migrate_cancel },
     { "migrate_continue", NULL, { WORD("state") }, "go on from the given state of rest (pre-switchover)",
@@ -38,10 +42,11 @@ const HmpCommand hmp_commands[] = {
       "switch a capability of migration on or off", hmp_migrate_set_capability },
     { "migrate_set_parameter", NULL, { WORD("parameter", COMPLETE(PARAMETER)), REST("value") },
       "set a parameter of migration", hmp_migrate_set_parameter },
-    { "migrate_start_postcopy", NULL, {}, "let the guest run at the destination before all of its memory is there",
+    { "migrate_start_postcopy", NULL, {},
+      "let the guest run at the destination before all of its memory is there",
       hmp_migrate_start_postcopy },
-    { "object_add", NULL, { REST("options", COMPLETE(OBJECT_TYPE)) }, "make an object: TYPE,id=ID[,NAME=VALUE...]",
-      hmp_object_add },
+    { "object_add", NULL, { REST("options", COMPLETE(OBJECT_TYPE)) },
+      "make an object: TYPE,id=ID[,NAME=VALUE...]", hmp_object_add },
     { "object_del", NULL, { WORD("id", COMPLETE(BACKEND)) }, "remove an object", hmp_object_del },
     { "pmemsave", NULL, { NUMBER("addr"), NUMBER("size"), FILENAME("file") },
       "save 'size' bytes of guest physical memory from 'addr' to a file", hmp_pmemsave },
@@ -63,7 +68,8 @@ const HmpCommand hmp_info_commands[] = {
     { "history", NULL, {}, "the lines typed here", hmp_info_history },
     { "kvm", NULL, {}, "whether KVM runs the guest", hmp_info_kvm },
     { "memdev", NULL, {}, "memory backends", hmp_info_memdev },
-    { "memory_size_summary", NULL, {}, "how much memory the guest has, in bytes", hmp_info_memory_size_summary },
+    { "memory_size_summary", NULL, {}, "how much memory the guest has, in bytes",
+      hmp_info_memory_size_summary },
     { "migrate", NULL, { FLAG("all", 'a') }, "state and statistics of migration (-a: all there is)",
       hmp_info_migrate },
     { "migrate_capabilities", NULL, {}, "capabilities of migration", hmp_info_migrate_capabilities },

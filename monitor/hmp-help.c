@@ -85,7 +85,7 @@ void hmp_show_help(Hmp *hmp, const char *name)
 
 typedef struct Candidates {
     const char *prefix;
-    GPtrArray *words;       /* of char * */
+    GPtrArray *words; /* of char * */
 } Candidates;
 
 static void offer(Candidates *c, const char *word)

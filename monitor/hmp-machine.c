@@ -86,7 +86,10 @@ bool hmp_info_kvm(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
     g_autoptr(KvmInfo) info = qmp_query_kvm(hmp->ctx, errp);
 
-    hmp_printf(hmp, "kvm support: %s\n", info->enabled ? "enabled" : info->present ? "disabled" : "not compiled");
+    hmp_printf(hmp, "kvm support: %s\n",
+               info->enabled   ? "enabled"
+               : info->present ? "disabled"
+                               : "not compiled");
     return true;
 }
 
@@ -95,7 +98,8 @@ bool hmp_info_cpus(Hmp *hmp, const HmpArgs *args, GError **errp)
     g_autoptr(CpuInfoFastList) list = qmp_query_cpus_fast(hmp->ctx, errp);
 
     for (size_t i = 0; i < list->count; i++) {
-        hmp_printf(hmp, "%s CPU #%zu: thread_id=%" PRId64 "\n", i == 0 ? "*" : " ", i, list->items[i]->thread_id);
+        hmp_printf(hmp, "%s CPU #%zu: thread_id=%" PRId64 "\n", i == 0 ? "*" : " ", i,
+                   list->items[i]->thread_id);
     }
     return true;
 }
@@ -134,9 +138,10 @@ bool hmp_info_workload(Hmp *hmp, const HmpArgs *args, GError **errp)
     for (size_t i = 0; i < w->vcpus->count; i++) {
         const WorkloadVcpuInfo *v = w->vcpus->items[i];
         hmp_printf(hmp,
-                   "vCPU %" PRId64 ": steps=%" PRIu64 ", written=%" PRIu64 ", checked=%" PRIu64 ", errors=%" PRIu64
-                   ", longest gap=%.3f ms\n",
-                   v->vcpu, v->steps, v->pages_written, v->checked, v->errors, (double)v->longest_gap_ns / 1e6);
+                   "vCPU %" PRId64 ": steps=%" PRIu64 ", written=%" PRIu64 ", checked=%" PRIu64
+                   ", errors=%" PRIu64 ", longest gap=%.3f ms\n",
+                   v->vcpu, v->steps, v->pages_written, v->checked, v->errors,
+                   (double)v->longest_gap_ns / 1e6);
     }
     return true;
 }

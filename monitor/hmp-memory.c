@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 /* Units of one dump. */
-#define DUMP_MAX (1 << 20)
+#define DUMP_MAX   (1 << 20)
 #define SAVE_PIECE 65536
 
 /* ---- values ---- */
@@ -169,7 +169,8 @@ bool hmp_gpa2hva(Hmp *hmp, const HmpArgs *args, GError **errp)
     uint8_t *host = ram_list_translate(&hmp->ctx->machine->ram, address, &len, &block);
 
     if (host) {
-        hmp_printf(hmp, "Host virtual address for 0x%" PRIx64 " (%s) is %p\n", address, block->idstr, (void *)host);
+        hmp_printf(hmp, "Host virtual address for 0x%" PRIx64 " (%s) is %p\n", address, block->idstr,
+                   (void *)host);
     } else {
         hmp_printf(hmp, "No memory is mapped at address 0x%" PRIx64 "\n", address);
     }
@@ -221,7 +222,8 @@ bool hmp_pmemsave(Hmp *hmp, const HmpArgs *args, GError **errp)
         error_set_errno(errp, GODWIT_ERROR_IO, errno, "Could not open '%s'", path);
         return false;
     }
-    bool ok = save_memory(hmp, fd, path, (uint64_t)hmp_number(args, "addr"), (uint64_t)hmp_number(args, "size"), errp);
+    bool ok = save_memory(hmp, fd, path, (uint64_t)hmp_number(args, "addr"),
+                          (uint64_t)hmp_number(args, "size"), errp);
     if (close(fd) < 0 && ok) {
         error_set_errno(errp, GODWIT_ERROR_IO, errno, "Could not write '%s'", path);
         ok = false;
@@ -274,8 +276,8 @@ static void show_block(Hmp *hmp, const char *name, const RAMBlock *block, uint64
 {
     g_autofree char *page_size = g_strdup_printf("%zu KiB", block->page_size >> 10);
 
-    hmp_printf(hmp, "%24s %8s  0x%016" PRIx64 " 0x%016" PRIx64 " 0x%016" PRIx64 " 0x%016" PRIxPTR "  %s\n", name,
-               page_size, offset, block->used_length, block->used_length, (uintptr_t)block->host,
+    hmp_printf(hmp, "%24s %8s  0x%016" PRIx64 " 0x%016" PRIx64 " 0x%016" PRIx64 " 0x%016" PRIxPTR "  %s\n",
+               name, page_size, offset, block->used_length, block->used_length, (uintptr_t)block->host,
                block->readonly ? "ro" : "rw");
 }
 
@@ -283,7 +285,8 @@ bool hmp_info_ramblock(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
     uint64_t offset = 0;
 
-    hmp_printf(hmp, "%24s %8s  %18s %18s %18s %18s  RO\n", "Block Name", "PSize", "Offset", "Used", "Total", "HVA");
+    hmp_printf(hmp, "%24s %8s  %18s %18s %18s %18s  RO\n", "Block Name", "PSize", "Offset", "Used", "Total",
+               "HVA");
     RAMLIST_FOREACH (block, &hmp->ctx->machine->ram) {
         show_block(hmp, block->idstr, block, offset);
         offset += block->used_length;
@@ -301,7 +304,8 @@ bool hmp_info_ramblock(Hmp *hmp, const HmpArgs *args, GError **errp)
 bool hmp_info_mtree(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
     hmp_printf(hmp, "address-space: I/O\n  %016x-%016x (prio 0, container): io\n\n", 0, 0xffff);
-    hmp_printf(hmp, "address-space: memory\n  %016x-%016" PRIx64 " (prio 0, container): system\n", 0, UINT64_MAX);
+    hmp_printf(hmp, "address-space: memory\n  %016x-%016" PRIx64 " (prio 0, container): system\n", 0,
+               UINT64_MAX);
     RAMLIST_FOREACH (block, &hmp->ctx->machine->ram) {
         hmp_printf(hmp, "    %016" PRIx64 "-%016" PRIx64 " (prio 0, %s): %s\n", block->gpa,
                    block->gpa + block->used_length - 1, block->readonly ? "rom" : "ram", block->idstr);

@@ -83,7 +83,8 @@ bool hmp_migrate_set_capability(Hmp *hmp, const HmpArgs *args, GError **errp)
     if (value < 0) {
         return bad_value(name, errp);
     }
-    MigrationCapabilityStatus status = { .capability = (MigrationCapability)value, .state = hmp_on(args, "state") };
+    MigrationCapabilityStatus status = { .capability = (MigrationCapability)value,
+                                         .state = hmp_on(args, "state") };
     MigrationCapabilityStatus *items[] = { &status };
     MigrationCapabilityStatusList list = { .count = 1, .items = items };
     return migration_set_capabilities(migration_options(hmp->ctx->migration), &list, errp);
@@ -179,12 +180,34 @@ static void show_parameter(Hmp *hmp, const QapiOption *o, const MigrationParamet
 
 /* The order that people know; what is not here comes after. */
 static const char *const parameter_order[] = {
-    "announce-initial", "announce-max", "announce-rounds", "announce-step", "throttle-trigger-threshold",
-    "cpu-throttle-initial", "cpu-throttle-increment", "cpu-throttle-tailslow", "max-cpu-throttle", "tls-creds",
-    "tls-hostname", "tls-authz", "max-bandwidth", "avail-switchover-bandwidth", "max-postcopy-bandwidth",
-    "downtime-limit", "x-checkpoint-delay", "multifd-channels", "multifd-compression", "zero-page-detection",
-    "xbzrle-cache-size", "x-vcpu-dirty-limit-period", "vcpu-dirty-limit", "mode", "direct-io", "x-rdma-chunk-size",
-    "cpr-exec-command", NULL,
+    "announce-initial",
+    "announce-max",
+    "announce-rounds",
+    "announce-step",
+    "throttle-trigger-threshold",
+    "cpu-throttle-initial",
+    "cpu-throttle-increment",
+    "cpu-throttle-tailslow",
+    "max-cpu-throttle",
+    "tls-creds",
+    "tls-hostname",
+    "tls-authz",
+    "max-bandwidth",
+    "avail-switchover-bandwidth",
+    "max-postcopy-bandwidth",
+    "downtime-limit",
+    "x-checkpoint-delay",
+    "multifd-channels",
+    "multifd-compression",
+    "zero-page-detection",
+    "xbzrle-cache-size",
+    "x-vcpu-dirty-limit-period",
+    "vcpu-dirty-limit",
+    "mode",
+    "direct-io",
+    "x-rdma-chunk-size",
+    "cpr-exec-command",
+    NULL,
 };
 
 bool hmp_info_migrate_parameters(Hmp *hmp, const HmpArgs *args, GError **errp)
@@ -226,8 +249,8 @@ static char *size_text(uint64_t bytes)
 
 static void show_status(Hmp *hmp, const MigrationInfo *info)
 {
-    bool reason = info->error_desc &&
-                  (info->status == MIGRATION_STATUS_FAILED || info->status == MIGRATION_STATUS_POSTCOPY_PAUSED);
+    bool reason = info->error_desc && (info->status == MIGRATION_STATUS_FAILED ||
+                                       info->status == MIGRATION_STATUS_POSTCOPY_PAUSED);
 
     hmp_printf(hmp, "Status: \t\t%s", MigrationStatus_str(info->status));
     if (reason) {
@@ -326,8 +349,8 @@ static void show_rounds(Hmp *hmp, const MigrationRoundStatsList *list)
     for (size_t i = 0; i < list->count; i++) {
         const MigrationRoundStats *r = list->items[i];
         hmp_printf(hmp,
-                   "  %5" PRIu64 "  %11" PRIu64 "  %9" PRIu64 "  %10" PRIu64 "  %9" PRIu64 "  %" PRIu64 "  %" PRIu64
-                   "\n",
+                   "  %5" PRIu64 "  %11" PRIu64 "  %9" PRIu64 "  %10" PRIu64 "  %9" PRIu64 "  %" PRIu64
+                   "  %" PRIu64 "\n",
                    r->round, r->dirty_pages, r->sync_time, r->clear_time, r->send_time, r->pages, r->bytes);
     }
 }
@@ -343,7 +366,8 @@ static void show_all(Hmp *hmp, const MigrationInfo *info)
         hmp_printf(hmp, "  %s\n", *p);
     }
     if (x) {
-        hmp_printf(hmp, "XBZRLE: size=%" PRIu64 ", transferred=%" PRId64 ", pages=%" PRId64 ", miss=%" PRId64 "\n",
+        hmp_printf(hmp,
+                   "XBZRLE: size=%" PRIu64 ", transferred=%" PRId64 ", pages=%" PRId64 ", miss=%" PRId64 "\n",
                    x->cache_size, x->bytes, x->pages, x->cache_miss);
         hmp_printf(hmp, "  miss_rate=%.2f, encode_rate=%.2f, overflow=%" PRId64 "\n", x->cache_miss_rate,
                    x->encoding_rate, x->overflow);

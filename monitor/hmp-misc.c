@@ -45,7 +45,8 @@ bool hmp_info_history(Hmp *hmp, const HmpArgs *args, GError **errp)
 
 bool hmp_trace_event(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
-    trace_event_set_state_arg arg = { .name = (char *)hmp_text(args, "name"), .enable = hmp_on(args, "state") };
+    trace_event_set_state_arg arg = { .name = (char *)hmp_text(args, "name"),
+                                      .enable = hmp_on(args, "state") };
     g_autoptr(GError) err = NULL;
 
     if (!qmp_trace_event_set_state(hmp->ctx, &arg, &err)) {
@@ -56,7 +57,8 @@ bool hmp_trace_event(Hmp *hmp, const HmpArgs *args, GError **errp)
 
 bool hmp_info_trace_events(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
-    trace_event_get_state_arg arg = { .name = (char *)(hmp_has(args, "name") ? hmp_text(args, "name") : "*") };
+    trace_event_get_state_arg arg = { .name =
+                                          (char *)(hmp_has(args, "name") ? hmp_text(args, "name") : "*") };
     g_autoptr(GError) err = NULL;
     g_autoptr(TraceEventInfoList) list = qmp_trace_event_get_state(hmp->ctx, &arg, &err);
 
@@ -65,7 +67,8 @@ bool hmp_info_trace_events(Hmp *hmp, const HmpArgs *args, GError **errp)
         return true;
     }
     for (size_t i = 0; i < list->count; i++) {
-        hmp_printf(hmp, "%s : state %d\n", list->items[i]->name, list->items[i]->state == TRACE_EVENT_STATE_ENABLED);
+        hmp_printf(hmp, "%s : state %d\n", list->items[i]->name,
+                   list->items[i]->state == TRACE_EVENT_STATE_ENABLED);
     }
     return true;
 }

@@ -245,7 +245,8 @@ static bool parse_arg(const HmpCommand *command, const HmpArg *arg, const char *
     return false;
 }
 
-bool hmp_parse_args(const HmpCommand *command, const char *line, HmpFormat *last, HmpArgs *args, GError **errp)
+bool hmp_parse_args(const HmpCommand *command, const char *line, HmpFormat *last, HmpArgs *args,
+                    GError **errp)
 {
     const char *p = line;
 

@@ -10,15 +10,15 @@
 
 #include <string.h>
 
-#define BANNER "Godwit " GODWIT_VERSION " monitor - type 'help' for more information\r\n"
-#define PROMPT "(qemu) "
+#define BANNER       "Godwit " GODWIT_VERSION " monitor - type 'help' for more information\r\n"
+#define PROMPT       "(qemu) "
 #define WAIT_POLL_MS 100
 
 typedef struct HmpSession {
-    LineHistory *history;           /* outlives clients */
+    LineHistory *history; /* outlives clients */
     LineEditor *editor;
-    LineTerminal *terminal;     /* instead of the editor, at a terminal; NULL: none */
-    guint wait_timer;           /* migrate without -d: looks whether it has ended */
+    LineTerminal *terminal; /* instead of the editor, at a terminal; NULL: none */
+    guint wait_timer;       /* migrate without -d: looks whether it has ended */
 } HmpSession;
 
 /* ---- running a line ---- */
@@ -33,7 +33,8 @@ void hmp_printf(Hmp *hmp, const char *fmt, ...)
 }
 
 /* @prefix: "info " or nothing; @name as it was typed. */
-static void run_command(Hmp *hmp, const HmpCommand *command, const char *prefix, const char *name, const char *line)
+static void run_command(Hmp *hmp, const HmpCommand *command, const char *prefix, const char *name,
+                        const char *line)
 {
     g_autoptr(GError) err = NULL;
     HmpArgs args;
@@ -48,7 +49,9 @@ static void run_command(Hmp *hmp, const HmpCommand *command, const char *prefix,
     hmp_args_clear(&args);
 }
 
-/* The name at *@p, which ends at a blank or at the slash of a format; moves *@p behind it.  The caller frees. */
+/*
+ * The name at *@p, which ends at a blank or at the slash of a format; moves *@p behind it.  The caller frees.
+ */
 static char *take_name(const char **p)
 {
     while (g_ascii_isspace(**p)) {
@@ -245,9 +248,7 @@ static size_t hmp_consume(Monitor *mon, const char *data, size_t len)
     return used;
 }
 
-static void hmp_event(Monitor *mon, const json_t *event)
-{
-}
+static void hmp_event(Monitor *mon, const json_t *event) {}
 
 static void hmp_free(Monitor *mon)
 {

@@ -10,13 +10,13 @@
 
 /* How an argument is written. */
 typedef enum {
-    HMP_FLAG,           /* -d */
-    HMP_WORD,           /* a word, or text in double quotes */
-    HMP_FILE,           /* likewise; called a filename in messages */
-    HMP_REST,           /* the rest of the line as it is */
-    HMP_ONOFF,          /* on or off */
-    HMP_NUMBER,         /* an expression */
-    HMP_FORMAT,         /* /COUNT FORMAT SIZE behind the command's name, always optional */
+    HMP_FLAG,   /* -d */
+    HMP_WORD,   /* a word, or text in double quotes */
+    HMP_FILE,   /* likewise; called a filename in messages */
+    HMP_REST,   /* the rest of the line as it is */
+    HMP_ONOFF,  /* on or off */
+    HMP_NUMBER, /* an expression */
+    HMP_FORMAT, /* /COUNT FORMAT SIZE behind the command's name, always optional */
 } HmpArgType;
 
 /* What an argument can be completed to. */
@@ -33,26 +33,26 @@ typedef enum {
 } HmpCompleteKind;
 
 typedef struct HmpArg {
-    const char *name;   /* NULL ends the list */
+    const char *name; /* NULL ends the list */
     HmpArgType type;
-    bool optional;      /* flags always are */
-    char flag;          /* the letter of a flag */
+    bool optional; /* flags always are */
+    char flag;     /* the letter of a flag */
     HmpCompleteKind complete;
 } HmpArg;
 
 /* How memory is shown; kept from one dump to the next. */
 typedef struct HmpFormat {
     int64_t count;
-    char format;        /* x d u o c i */
-    unsigned size;      /* bytes of a unit: 1 2 4 8 */
+    char format;   /* x d u o c i */
+    unsigned size; /* bytes of a unit: 1 2 4 8 */
 } HmpFormat;
 
 typedef struct HmpValue {
     bool present;
-    char *text;         /* WORD, FILE, REST */
-    bool on;            /* ONOFF; a FLAG that is there */
-    int64_t number;     /* NUMBER; wraps at 64 bits */
-    HmpFormat format;   /* FORMAT */
+    char *text;       /* WORD, FILE, REST */
+    bool on;          /* ONOFF; a FLAG that is there */
+    int64_t number;   /* NUMBER; wraps at 64 bits */
+    HmpFormat format; /* FORMAT */
 } HmpValue;
 
 typedef struct HmpCommand HmpCommand;
@@ -66,7 +66,7 @@ typedef struct HmpArgs {
 typedef struct Hmp {
     MonitorContext *ctx;
     Monitor *mon;               /* NULL: through human-monitor-command */
-    const LineHistory *history;     /* NULL likewise */
+    const LineHistory *history; /* NULL likewise */
     GString *out;               /* lines end with \n */
 } Hmp;
 
@@ -74,10 +74,10 @@ typedef struct Hmp {
 typedef bool (*HmpHandler)(Hmp *hmp, const HmpArgs *args, GError **errp);
 
 struct HmpCommand {
-    const char *name;           /* NULL ends a table */
-    const char *alias;          /* or NULL */
+    const char *name;  /* NULL ends a table */
+    const char *alias; /* or NULL */
     HmpArg args[HMP_MAX_ARGS];
-    const char *help;           /* lower case, no full stop */
+    const char *help; /* lower case, no full stop */
     HmpHandler handler;
 };
 
@@ -93,7 +93,7 @@ char *hmp_command_title(const HmpCommand *command);
 /* ---- arguments, for handlers; @name must be in the command's table ---- */
 
 bool hmp_has(const HmpArgs *args, const char *name);
-const char *hmp_text(const HmpArgs *args, const char *name);    /* NULL if absent */
+const char *hmp_text(const HmpArgs *args, const char *name); /* NULL if absent */
 bool hmp_on(const HmpArgs *args, const char *name);
 int64_t hmp_number(const HmpArgs *args, const char *name);
 HmpFormat hmp_format(const HmpArgs *args, const char *name);
@@ -107,7 +107,8 @@ HmpFormat *hmp_last_format(MonitorContext *ctx);
  * Reads the arguments of @command at @line.  On failure @errp has what is wrong, and false is returned.
  * @last is updated when a format is read.
  */
-bool hmp_parse_args(const HmpCommand *command, const char *line, HmpFormat *last, HmpArgs *args, GError **errp);
+bool hmp_parse_args(const HmpCommand *command, const char *line, HmpFormat *last, HmpArgs *args,
+                    GError **errp);
 void hmp_args_clear(HmpArgs *args);
 
 /* Reads an expression at *@p and moves *@p behind it. */
@@ -127,7 +128,10 @@ void hmp_show_info_help(Hmp *hmp);
 /* help log */
 void hmp_show_log_items(Hmp *hmp);
 
-/* As LineComplete (line-editor.h); @opaque is the MonitorContext.  From a terminal's thread backends are not looked at. */
+/*
+ * As LineComplete (line-editor.h); @opaque is the MonitorContext.  From a terminal's thread backends are not
+ * looked at.
+ */
 char **hmp_complete(const char *before, size_t *word_len, void *opaque);
 
 /* Waits for the running migration to end, then shows the prompt again and, if it failed, why. */

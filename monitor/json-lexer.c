@@ -5,12 +5,12 @@
 #include <string.h>
 
 typedef enum {
-    CLASS_OTHER,                /* printable ASCII without a meaning, DEL, 0x80 to 0xFD */
-    CLASS_BAD,                  /* control characters, 0xFE, 0xFF: in no token, not even skipped in silence */
+    CLASS_OTHER, /* printable ASCII without a meaning, DEL, 0x80 to 0xFD */
+    CLASS_BAD,   /* control characters, 0xFE, 0xFF: in no token, not even skipped in silence */
     CLASS_SPACE,
-    CLASS_TAB,                  /* tab and CR: white space, but not in a string */
+    CLASS_TAB, /* tab and CR: white space, but not in a string */
     CLASS_NEWLINE,
-    CLASS_STRUCTURE,            /* { } [ ] : , */
+    CLASS_STRUCTURE, /* { } [ ] : , */
     CLASS_DOUBLE_QUOTE,
     CLASS_SINGLE_QUOTE,
     CLASS_BACKSLASH,
@@ -18,8 +18,8 @@ typedef enum {
     CLASS_MINUS,
     CLASS_DOT,
     CLASS_ZERO,
-    CLASS_DIGIT,                /* 1 to 9 */
-    CLASS_LOWER,                /* a to z without e */
+    CLASS_DIGIT, /* 1 to 9 */
+    CLASS_LOWER, /* a to z without e */
     CLASS_LOWER_E,
     CLASS_UPPER_E,
     CLASS__MAX,
@@ -44,13 +44,13 @@ typedef enum {
     KEYWORD,
     STATE__MAX,
     /* Steps that are not a state.  The first is what tables hold where nothing is written. */
-    STRAY = 0x40,               /* take the byte, report the text so far */
-    STRUCTURE,                  /* the byte is a token */
-    STRING_END,                 /* take the byte, the token is complete */
-    INTEGER_END,                /* leave the byte, the token is complete */
+    STRAY = 0x40, /* take the byte, report the text so far */
+    STRUCTURE,    /* the byte is a token */
+    STRING_END,   /* take the byte, the token is complete */
+    INTEGER_END,  /* leave the byte, the token is complete */
     FLOAT_END,
     KEYWORD_END,
-    RECOVERED,                  /* leave the byte, go on from START */
+    RECOVERED, /* leave the byte, go on from START */
 } LexStep;
 
 static ByteClass byte_class(uint8_t c)
@@ -101,11 +101,12 @@ static ByteClass byte_class(uint8_t c)
 /* A row for each state: what happens with most bytes, and the exceptions. */
 typedef struct LexRule {
     uint8_t otherwise;
-    uint8_t exceptions[CLASS__MAX];     /* 0: none; START is written as GO_START */
+    uint8_t exceptions[CLASS__MAX]; /* 0: none; START is written as GO_START */
 } LexRule;
 
 #define GO_START 0x7f
 
+/* clang-format off */
 static const LexRule rules[STATE__MAX] = {
     [START] = { STRAY, {
         [CLASS_SPACE] = GO_START, [CLASS_TAB] = GO_START, [CLASS_NEWLINE] = GO_START,
@@ -143,6 +144,8 @@ static const LexRule rules[STATE__MAX] = {
     [EXPONENT_DIGITS] = { FLOAT_END, { [CLASS_ZERO] = EXPONENT_DIGITS, [CLASS_DIGIT] = EXPONENT_DIGITS } },
     [KEYWORD] = { KEYWORD_END, { [CLASS_LOWER] = KEYWORD, [CLASS_LOWER_E] = KEYWORD } },
 };
+
+/* clang-format on */
 
 static LexStep lex_step(int state, uint8_t c)
 {
@@ -253,7 +256,7 @@ JsonToken json_lexer_next(JsonLexer *lexer, const char **data, size_t *len, size
                 break;
             }
         }
-        uint8_t c = (uint8_t)**data;
+        uint8_t c = (uint8_t) * *data;
         LexStep step = lex_step(lexer->state, c);
 
         if (lexer->state == START || lexer->state == RECOVER) {

@@ -13,12 +13,12 @@
 /* What the grammar allows next. */
 typedef enum {
     EXPECT_VALUE,
-    EXPECT_VALUE_OR_END,    /* after [ */
-    EXPECT_KEY,             /* after , in an object */
-    EXPECT_KEY_OR_END,      /* after { */
+    EXPECT_VALUE_OR_END, /* after [ */
+    EXPECT_KEY,          /* after , in an object */
+    EXPECT_KEY_OR_END,   /* after { */
     EXPECT_COLON,
-    EXPECT_ARRAY_NEXT,      /* , or ] */
-    EXPECT_OBJECT_NEXT,     /* , or } */
+    EXPECT_ARRAY_NEXT,  /* , or ] */
+    EXPECT_OBJECT_NEXT, /* , or } */
 } Expect;
 
 static const char *const expect_text[] = {
@@ -34,14 +34,14 @@ static const char *const expect_text[] = {
 /* A container that is not complete yet. */
 typedef struct Frame {
     json_t *container;
-    char *key;              /* of the member whose value is awaited, or NULL */
+    char *key; /* of the member whose value is awaited, or NULL */
 } Frame;
 
 struct JsonParser {
     JsonLexer lexer;
-    GArray *frames;         /* of Frame, outermost first */
+    GArray *frames; /* of Frame, outermost first */
     Expect expect;
-    json_t *result;         /* a complete value, until it is handed out */
+    json_t *result; /* a complete value, until it is handed out */
     /* Of the value that is being read, also while it is discarded after an error. */
     int braces;
     int brackets;
@@ -189,7 +189,8 @@ static bool take_unicode_escape(const JsonParser *parser, const char **p, const 
     return true;
 }
 
-static bool take_escape(const JsonParser *parser, const char **p, const char *end, GString *out, GError **errp)
+static bool take_escape(const JsonParser *parser, const char **p, const char *end, GString *out,
+                        GError **errp)
 {
     static const char names[] = "\"'\\/bfnrt";
     static const char values[] = "\"'\\/\b\f\n\r\t";
@@ -448,8 +449,8 @@ static void count_token(JsonParser *p, JsonToken token)
 }
 
 /*
- * The end of a value, good or bad, is where braces and brackets, each counted by itself, are all closed, or where
- * one was closed that had not been opened.
+ * The end of a value, good or bad, is where braces and brackets, each counted by itself, are all closed, or
+ * where one was closed that had not been opened.
  */
 static bool at_end_of_value(const JsonParser *p)
 {
@@ -457,8 +458,8 @@ static bool at_end_of_value(const JsonParser *p)
 }
 
 /*
- * A byte that belongs to no token always ends the value: so a client gets in step again by sending 0xFF.  In a
- * value that is bad already it is no news.
+ * A byte that belongs to no token always ends the value: so a client gets in step again by sending 0xFF.  In
+ * a value that is bad already it is no news.
  */
 static JsonParserResult lexical_error(JsonParser *p, JsonToken token, GError **errp)
 {
@@ -494,7 +495,8 @@ static JsonParserResult feed_token(JsonParser *p, JsonToken token, GError **errp
     return result == JSON_PARSER_MORE && p->result ? JSON_PARSER_VALUE : result;
 }
 
-JsonParserResult json_parser_next(JsonParser *p, const char **data, size_t *len, json_t **value, GError **errp)
+JsonParserResult json_parser_next(JsonParser *p, const char **data, size_t *len, json_t **value,
+                                  GError **errp)
 {
     while (*len > 0) {
         JsonToken token = json_lexer_next(&p->lexer, data, len, QMP_JSON_MAX_BYTES);

@@ -9,8 +9,8 @@
 
 /*
  * Appends @value to @out as ASCII: separators ", " and ": ", or with @pretty one member a line and
- * four spaces per level.  Doubles have 17 significant digits.  Everything outside printable ASCII is written \uXXXX; a
- * byte that is not UTF-8 becomes \uFFFD.  Members keep the order in which they were added.
+ * four spaces per level.  Doubles have 17 significant digits.  Everything outside printable ASCII is written
+ * \uXXXX; a byte that is not UTF-8 becomes \uFFFD.  Members keep the order in which they were added.
  */
 void json_writer_append(GString *out, const json_t *value, bool pretty);
 

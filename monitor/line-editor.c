@@ -5,15 +5,15 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define CONTROL(letter) ((letter) & 0x1f)
-#define ESCAPE 0x1b
+#define CONTROL(letter) ((letter)&0x1f)
+#define ESCAPE          0x1b
 
 /* The first bytes of a key that sends several. */
 typedef enum {
     KEY_PLAIN,
-    KEY_ESCAPE,         /* ESC */
-    KEY_BRACKET,        /* ESC [, maybe digits */
-    KEY_OTHER,          /* ESC O */
+    KEY_ESCAPE,  /* ESC */
+    KEY_BRACKET, /* ESC [, maybe digits */
+    KEY_OTHER,   /* ESC O */
 } KeyState;
 
 struct LineEditor {
@@ -23,13 +23,13 @@ struct LineEditor {
     void *opaque;
 
     KeyState key;
-    unsigned key_number;    /* the digits of ESC [ 3 ~ */
+    unsigned key_number; /* the digits of ESC [ 3 ~ */
 
     GString *line;
     size_t cursor;
-    guint recalled;         /* index in history of the line shown; its length: none */
+    guint recalled; /* index in history of the line shown; its length: none */
 
-    GString *shown;         /* what the client's screen has */
+    GString *shown; /* what the client's screen has */
     size_t shown_cursor;
 };
 

@@ -12,15 +12,16 @@
 #define LINE_EDITOR_MAX 4095
 
 /*
- * What could come next behind @before, the text left of the cursor: a NULL-terminated list, sorted, of whole last
- * words.  *@word_len: how many bytes of @before the last word has.  The caller frees with g_strfreev().
+ * What could come next behind @before, the text left of the cursor: a NULL-terminated list, sorted, of whole
+ * last words.  *@word_len: how many bytes of @before the last word has.  The caller frees with g_strfreev().
  */
 typedef char **(*LineComplete)(const char *before, size_t *word_len, void *opaque);
 
 /*
- * The screen is redrawn after each key that changes something, by these means only: ESC [ D and ESC [ C move the
- * cursor, the whole line is printed again, ESC [ K clears the rest.  So what a terminal shows, or a program reads, is
- * what it would be at a terminal of any width that the line fits into.  Each byte counts as a column.
+ * The screen is redrawn after each key that changes something, by these means only: ESC [ D and ESC [ C move
+ * the cursor, the whole line is printed again, ESC [ K clears the rest.  So what a terminal shows, or a
+ * program reads, is what it would be at a terminal of any width that the line fits into.  Each byte counts as
+ * a column.
  */
 typedef struct LineEditor LineEditor;
 
@@ -32,8 +33,8 @@ void line_editor_free(LineEditor *editor);
 void line_editor_start(LineEditor *editor, GString *out);
 
 /*
- * One byte from the client; what is to be sent back is appended to @out.  Returns the line if that ended it (the
- * caller frees), else NULL; the next line begins with line_editor_start().
+ * One byte from the client; what is to be sent back is appended to @out.  Returns the line if that ended it
+ * (the caller frees), else NULL; the next line begins with line_editor_start().
  */
 char *line_editor_key(LineEditor *editor, uint8_t c, GString *out);
 

@@ -32,16 +32,16 @@ struct LineTerminal {
 
     /* Guarded by the lock. */
     GMutex lock;
-    GCond wake;             /* the thread waits here, for keys, for a line to begin, for the end */
+    GCond wake; /* the thread waits here, for keys, for a line to begin, for the end */
     GString *keys;
-    bool reading;           /* a line is wanted */
+    bool reading; /* a line is wanted */
     bool quit;
-    GQueue messages;        /* of Message */
-    GSource *source;        /* delivers them in the main thread; NULL: none needed */
+    GQueue messages; /* of Message */
+    GSource *source; /* delivers them in the main thread; NULL: none needed */
 
     /* The thread's own. */
     EditLine *el;
-    History *history;       /* libedit's */
+    History *history; /* libedit's */
     FILE *out;
 };
 
@@ -185,7 +185,8 @@ static bool open_editor(LineTerminal *t)
     HistEvent event;
 
     t->out = fopencookie(t, "w", functions);
-    t->el = t->out ? el_init_fd("godwit", stdin, t->out, t->out, STDIN_FILENO, STDOUT_FILENO, STDOUT_FILENO) : NULL;
+    t->el = t->out ? el_init_fd("godwit", stdin, t->out, t->out, STDIN_FILENO, STDOUT_FILENO, STDOUT_FILENO)
+                   : NULL;
     if (!t->el) {
         return false;
     }
@@ -199,7 +200,7 @@ static bool open_editor(LineTerminal *t)
     el_set(t->el, EL_HIST, history, t->history);
     el_set(t->el, EL_ADDFN, "godwit-complete", "Complete the word", complete_key);
     el_set(t->el, EL_BIND, "^I", "godwit-complete", NULL);
-    el_source(t->el, NULL);     /* the user's ~/.editrc */
+    el_source(t->el, NULL); /* the user's ~/.editrc */
     return true;
 }
 
@@ -324,16 +325,10 @@ LineTerminal *line_terminal_new(const char *prompt, LineComplete complete,
     return NULL;
 }
 
-void line_terminal_free(LineTerminal *terminal)
-{
-}
+void line_terminal_free(LineTerminal *terminal) {}
 
-void line_terminal_start(LineTerminal *terminal)
-{
-}
+void line_terminal_start(LineTerminal *terminal) {}
 
-void line_terminal_keys(LineTerminal *terminal, const char *keys, size_t len)
-{
-}
+void line_terminal_keys(LineTerminal *terminal, const char *keys, size_t len) {}
 
 #endif

@@ -6,15 +6,16 @@
 #include "line-editor.h"
 
 /*
- * libedit reads keys in the middle of its work and cannot be asked to come back when there are more.  So it has a
- * thread of its own, which sleeps while there is nothing to do and touches nothing of the program but static tables.
- * Keys, output and complete lines cross between it and the main thread in the order in which they came about.
+ * libedit reads keys in the middle of its work and cannot be asked to come back when there are more.  So it
+ * has a thread of its own, which sleeps while there is nothing to do and touches nothing of the program but
+ * static tables. Keys, output and complete lines cross between it and the main thread in the order in which
+ * they came about.
  */
 typedef struct LineTerminal LineTerminal;
 
 /*
- * NULL in a build without libedit.  @prompt stays the caller's.  @complete is called in libedit's thread, with NULL as
- * its opaque; @line and @output are called in the main thread, with @opaque.
+ * NULL in a build without libedit.  @prompt stays the caller's.  @complete is called in libedit's thread,
+ * with NULL as its opaque; @line and @output are called in the main thread, with @opaque.
  */
 LineTerminal *line_terminal_new(const char *prompt, LineComplete complete,
                                 void (*line)(const char *line, void *opaque),

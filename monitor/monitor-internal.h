@@ -19,8 +19,8 @@ typedef struct MonitorKind {
     void (*closed)(Monitor *mon);
 
     /*
-     * Uses up some of the bytes, at most one command's worth, and returns how many.  May call monitor_block(); the
-     * rest is then offered again after monitor_unblock().
+     * Uses up some of the bytes, at most one command's worth, and returns how many.  May call
+     * monitor_block(); the rest is then offered again after monitor_unblock().
      */
     size_t (*consume)(Monitor *mon, const char *data, size_t len);
 
@@ -37,7 +37,7 @@ typedef struct FdBatch {
     size_t count;
 } FdBatch;
 
-void fd_batch_clear(FdBatch *batch);        /* closes them */
+void fd_batch_clear(FdBatch *batch); /* closes them */
 
 /* Bytes as they came from the character device. */
 typedef struct InputChunk {
@@ -51,14 +51,14 @@ struct Monitor {
     MonitorContext *ctx;
     Chardev *chr;
     const MonitorKind *kind;
-    void *session;          /* of the kind */
+    void *session; /* of the kind */
 
-    GQueue input;           /* of InputChunk */
-    FdBatch fds;            /* came with the latest bytes that had some; getfd and add-fd take the first */
+    GQueue input; /* of InputChunk */
+    FdBatch fds;  /* came with the latest bytes that had some; getfd and add-fd take the first */
     bool in_input;
-    bool paused;            /* the device has been told not to read on */
-    unsigned blocked;       /* count of monitor_block() */
-    guint resume_source;    /* goes on with the input from the main loop */
+    bool paused;         /* the device has been told not to read on */
+    unsigned blocked;    /* count of monitor_block() */
+    guint resume_source; /* goes on with the input from the main loop */
 };
 
 Monitor *monitor_new(MonitorContext *ctx, Chardev *chr, const MonitorKind *kind);
@@ -70,7 +70,9 @@ void monitor_write(Monitor *mon, const void *buf, size_t len);
 void monitor_block(Monitor *mon);
 void monitor_unblock(Monitor *mon);
 
-/* The first descriptor that came with the request being handled; the caller's.  -1 and an error if none did. */
+/*
+ * The first descriptor that came with the request being handled; the caller's.  -1 and an error if none did.
+ */
 int monitor_take_message_fd(Monitor *mon, GError **errp);
 
 /* Sends the events that are queued.  Main thread. */

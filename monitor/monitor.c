@@ -2,15 +2,16 @@
 /* Monitors: their list, their input, the queue of events. */
 
 /*
- * Input.  Bytes come in chunks from the character device and are offered to the monitor's kind command by command.
- * When a command must wait (the client does not read, HMP waits for a migration, the QMP queue is full) the rest of
- * the chunk is kept and the device is told not to read on: so what a client can make the program hold
- * is one chunk, one request, its queue of eight, and MONITOR_OUTPUT_HIGH plus one reply of output.  Events go
- * out regardless; a client that never reads them is cut off by the character device at its own limit.
+ * Input.  Bytes come in chunks from the character device and are offered to the monitor's kind command by
+ * command. When a command must wait (the client does not read, HMP waits for a migration, the QMP queue is
+ * full) the rest of the chunk is kept and the device is told not to read on: so what a client can make the
+ * program hold is one chunk, one request, its queue of eight, and MONITOR_OUTPUT_HIGH plus one reply of
+ * output.  Events go out regardless; a client that never reads them is cut off by the character device at its
+ * own limit.
  *
- * Events.  Any thread may raise one.  All go through one queue in the order in which they were raised.  The main thread
- * empties it at once; from another thread an idle source does.  A command's reply is only written after the queue has
- * been emptied.
+ * Events.  Any thread may raise one.  All go through one queue in the order in which they were raised.  The
+ * main thread empties it at once; from another thread an idle source does.  A command's reply is only written
+ * after the queue has been emptied.
  */
 #include "monitor-internal.h"
 
@@ -25,15 +26,15 @@
 
 /* How often a client that does not read is looked at. */
 #define OUTPUT_POLL_MS 10
-#define FLUSH_MS 1000
+#define FLUSH_MS       1000
 
 typedef struct MonitorSet {
     GThread *main_thread;
-    GPtrArray *monitors;        /* of Monitor; main thread */
-    GMutex lock;                /* guards the rest */
-    GQueue events;              /* of json_t, oldest first */
-    GSource *event_source;      /* will empty the queue; NULL: none needed */
-    HmpFormat hmp_format;       /* main thread */
+    GPtrArray *monitors;   /* of Monitor; main thread */
+    GMutex lock;           /* guards the rest */
+    GQueue events;         /* of json_t, oldest first */
+    GSource *event_source; /* will empty the queue; NULL: none needed */
+    HmpFormat hmp_format;  /* main thread */
 } MonitorSet;
 
 /* ---- events ---- */
@@ -75,8 +76,9 @@ static json_t *make_event(const char *name, json_t *data)
     gint64 now = g_get_real_time();
     json_t *event = json_object();
 
-    json_object_set_new(event, "timestamp", json_pack("{s:I, s:I}", "seconds", (json_int_t)(now / G_USEC_PER_SEC),
-                                                      "microseconds", (json_int_t)(now % G_USEC_PER_SEC)));
+    json_object_set_new(event, "timestamp",
+                        json_pack("{s:I, s:I}", "seconds", (json_int_t)(now / G_USEC_PER_SEC), "microseconds",
+                                  (json_int_t)(now % G_USEC_PER_SEC)));
     json_object_set_new(event, "event", json_string(name));
     if (data) {
         json_object_set_new(event, "data", data);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Commands about things that no machine here has: disks, network cards, TPMs, ...; clients ask all the same. */
+/* Commands about things that no machine here has: disks, network cards, TPMs; clients ask all the same. */
 #include "qapi/qapi-commands-block.h"
 #include "qapi/qapi-commands-machine.h"
 #include "util/error.h"
@@ -11,7 +11,8 @@ json_t *qmp_query_block(MonitorContext *ctx, const query_block_arg *arg, GError 
     return json_array();
 }
 
-json_t *qmp_query_named_block_nodes(MonitorContext *ctx, const query_named_block_nodes_arg *arg, GError **errp)
+json_t *qmp_query_named_block_nodes(MonitorContext *ctx, const query_named_block_nodes_arg *arg,
+                                    GError **errp)
 {
     return json_array();
 }

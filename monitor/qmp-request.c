@@ -30,7 +30,8 @@ static bool check_command(QmpRequest *request, const char *member, const json_t 
     return true;
 }
 
-static bool check_member(QmpRequest *request, const char *name, json_t *value, bool oob_allowed, GError **errp)
+static bool check_member(QmpRequest *request, const char *name, json_t *value, bool oob_allowed,
+                         GError **errp)
 {
     if (strcmp(name, "id") == 0) {
         return true;
@@ -82,7 +83,7 @@ const char *qmp_error_class(const GError *error)
 
 static json_t *add_id(json_t *reply, json_t *request)
 {
-    json_t *id = json_object_get(request, "id");    /* NULL if @request is no object */
+    json_t *id = json_object_get(request, "id"); /* NULL if @request is no object */
 
     if (id) {
         json_object_set(reply, "id", id);

@@ -10,8 +10,8 @@
 /* A request whose form is right.  The pointers are borrowed from it. */
 typedef struct QmpRequest {
     const char *command;
-    json_t *arguments;      /* NULL: none */
-    bool oob;               /* exec-oob */
+    json_t *arguments; /* NULL: none */
+    bool oob;          /* exec-oob */
 } QmpRequest;
 
 /*
@@ -23,7 +23,9 @@ bool qmp_request_check(json_t *json, bool oob_allowed, QmpRequest *request, GErr
 /* The name of the error class that @error belongs to. */
 const char *qmp_error_class(const GError *error);
 
-/* {"return": ...}: takes @result.  {"error": ...}.  With the id of @request, if it has one (it may be NULL). */
+/*
+ * {"return": ...}: takes @result.  {"error": ...}.  With the id of @request, if it has one (it may be NULL).
+ */
 json_t *qmp_reply_return(json_t *result, json_t *request);
 json_t *qmp_reply_error(const GError *error, json_t *request);
 

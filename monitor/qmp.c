@@ -3,9 +3,9 @@
 
 /*
  * A client without the oob capability is served one request at a time: each runs as soon as it has been read.
- * With the capability, requests are read ahead: those of exec-oob run when they have been read, the others wait in
- * a queue of QUEUE_MAX and run from the main loop one by one.  Everything is in the main thread, where no command
- * blocks, so nothing is gained by a thread for the reader.
+ * With the capability, requests are read ahead: those of exec-oob run when they have been read, the others
+ * wait in a queue of QUEUE_MAX and run from the main loop one by one.  Everything is in the main thread,
+ * where no command blocks, so nothing is gained by a thread for the reader.
  */
 #include "monitor-internal.h"
 
@@ -25,7 +25,7 @@
 
 /* A request that waits for its turn, or the reply to what was no request. */
 typedef struct QueuedRequest {
-    json_t *json;           /* NULL: a parse error */
+    json_t *json; /* NULL: a parse error */
     GError *error;
     FdBatch fds;
 } QueuedRequest;
@@ -36,9 +36,9 @@ typedef struct QmpSession {
     JsonParser *parser;
     bool negotiated;
     bool oob;
-    GQueue queue;           /* of QueuedRequest; only with oob */
-    bool queue_full;        /* the input is blocked for that */
-    guint run_source;       /* runs the queue */
+    GQueue queue;     /* of QueuedRequest; only with oob */
+    bool queue_full;  /* the input is blocked for that */
+    guint run_source; /* runs the queue */
 } QmpSession;
 
 /* ---- output ---- */

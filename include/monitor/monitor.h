@@ -16,10 +16,10 @@ typedef struct MonitorContext {
     Machine *machine;
     MigrationContext *migration;
     MemoryBackendSet *backends;
-    struct MonitorSet *monitors;        /* all monitors, for events */
-    struct FdStore *fds;                /* getfd, add-fd */
-    GMainLoop *main_loop;               /* quit ends it */
-    bool autostart;                     /* atomic; -S and, in inmigrate, stop and cont */
+    struct MonitorSet *monitors; /* all monitors, for events */
+    struct FdStore *fds;         /* getfd, add-fd */
+    GMainLoop *main_loop;        /* quit ends it */
+    bool autostart;              /* atomic; -S and, in inmigrate, stop and cont */
     bool no_reboot;
     bool shutting_down;
 } MonitorContext;
@@ -30,14 +30,15 @@ typedef struct Monitor Monitor;
 typedef enum { MONITOR_MODE_READLINE, MONITOR_MODE_CONTROL } MonitorMode;
 
 /*
- * Before the first monitor: @ctx has its machine, migration, backends and main_loop (each may be NULL in a test).
- * From here on STOP and RESUME are sent when the machine's run state says so.  The calling thread is the main thread.
+ * Before the first monitor: @ctx has its machine, migration, backends and main_loop (each may be NULL in a
+ * test). From here on STOP and RESUME are sent when the machine's run state says so.  The calling thread is
+ * the main thread.
  */
 void monitor_context_init(MonitorContext *ctx);
 
 /*
- * Ends every monitor, after what is queued for its client has been written (for at most a second each).  No other thread
- * may raise events any more.  Character devices stay the caller's.  Main thread.
+ * Ends every monitor, after what is queued for its client has been written (for at most a second each).  No
+ * other thread may raise events any more.  Character devices stay the caller's.  Main thread.
  */
 void monitor_context_cleanup(MonitorContext *ctx);
 
@@ -45,9 +46,9 @@ void monitor_context_cleanup(MonitorContext *ctx);
 bool monitor_add(MonitorContext *ctx, Chardev *chr, MonitorMode mode, bool pretty, GError **errp);
 
 /*
- * Sends an event to every QMP monitor that has finished negotiation.  Any thread; @data is taken over, may be NULL.
- * The time stamp is that of the call.  What the main thread raises while it runs a command is sent before that
- * command's reply; so is what another thread raised before the command ended.
+ * Sends an event to every QMP monitor that has finished negotiation.  Any thread; @data is taken over, may be
+ * NULL. The time stamp is that of the call.  What the main thread raises while it runs a command is sent
+ * before that command's reply; so is what another thread raised before the command ended.
  */
 void monitor_event(MonitorContext *ctx, const char *name, struct json_t *data);
 
@@ -62,10 +63,15 @@ char *monitor_hmp_command(MonitorContext *ctx, const char *line);
 
 /* ---- descriptors that clients have handed over; any thread ---- */
 
-/* Takes the descriptor that getfd stored as @name; the caller closes it.  -1 and an error if there is none. */
+/*
+ * Takes the descriptor that getfd stored as @name; the caller closes it.  -1 and an error if there is none.
+ */
 int monitor_take_fd(MonitorContext *ctx, const char *name, GError **errp);
 
-/* A duplicate of a descriptor of set @id whose access mode is that of open(2) @flags; -1 and an error if none fits. */
+/*
+ * A duplicate of a descriptor of set @id whose access mode is that of open(2) @flags; -1 and an error if none
+ * fits.
+ */
 int monitor_dup_fdset(MonitorContext *ctx, int64_t id, int flags, GError **errp);
 
 /* -add-fd: puts @fd, taken over, into set @id.  @opaque (may be NULL) is shown by query-fdsets. */

@@ -60,9 +60,7 @@ static bool host_set_run_state(void *opaque, RunState state, GError **errp)
     return machine_set_run_state(((TestVm *)opaque)->machine, state, errp);
 }
 
-static void host_throttle(void *opaque, unsigned percent)
-{
-}
+static void host_throttle(void *opaque, unsigned percent) {}
 
 static bool host_has_vcpus(void *opaque)
 {
@@ -94,13 +92,9 @@ static int host_dup_fdset(void *opaque, int64_t id, int flags, GError **errp)
     return monitor_dup_fdset(&((TestVm *)opaque)->ctx, id, flags, errp);
 }
 
-static void host_log(void *opaque, const char *message)
-{
-}
+static void host_log(void *opaque, const char *message) {}
 
-static void host_incoming_ended(void *opaque, const GError *error)
-{
-}
+static void host_incoming_ended(void *opaque, const GError *error) {}
 
 static const MigrationHostOps host_ops = {
     .machine_name = host_machine_name,
@@ -248,7 +242,10 @@ void test_send_fd(TestClient *c, const char *text, int fd)
     } control = { 0 };
     struct iovec iov = { .iov_base = (char *)text, .iov_len = strlen(text) };
     struct msghdr msg = {
-        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.buf, .msg_controllen = sizeof(control.buf),
+        .msg_iov = &iov,
+        .msg_iovlen = 1,
+        .msg_control = control.buf,
+        .msg_controllen = sizeof(control.buf),
     };
     struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
 
@@ -331,7 +328,8 @@ void test_expect_event(TestClient *c, const char *name, const char *data)
 {
     g_autofree char *line = test_receive_line(c);
     json_t *event = json_loads(line, 0, NULL);
-    g_autofree char *expected = g_strdup_printf("\"event\": \"%s\"%s%s}", name, *data ? ", \"data\": " : "", data);
+    g_autofree char *expected =
+        g_strdup_printf("\"event\": \"%s\"%s%s}", name, *data ? ", \"data\": " : "", data);
     json_t *stamp = json_object_get(event, "timestamp");
     gint64 now = g_get_real_time() / G_USEC_PER_SEC;
     json_int_t seconds = json_integer_value(json_object_get(stamp, "seconds"));

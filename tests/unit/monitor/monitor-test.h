@@ -14,7 +14,7 @@ typedef struct TestVm {
     MigrationContext *migration;
     MemoryBackendSet backends;
     GMainLoop *loop;
-    char *folder;               /* for sockets and files */
+    char *folder; /* for sockets and files */
     GPtrArray *chardevs;
 } TestVm;
 
@@ -24,7 +24,7 @@ void test_vm_free(TestVm *vm);
 
 typedef struct TestClient {
     int fd;
-    GString *in;                /* received and not yet looked at */
+    GString *in; /* received and not yet looked at */
 } TestClient;
 
 /* A monitor on the unix socket "NAME" in the VM's folder. */
@@ -39,7 +39,9 @@ void test_send(TestClient *c, const char *text);
 void test_send_bytes(TestClient *c, const void *bytes, size_t len);
 void test_send_fd(TestClient *c, const char *text, int fd);
 
-/* The next line without its \r\n; the caller frees.  Fails the test if none comes, or if it does not end so. */
+/*
+ * The next line without its \r\n; the caller frees.  Fails the test if none comes, or if it does not end so.
+ */
 char *test_receive_line(TestClient *c);
 /* What has come, up to and with @end. */
 char *test_receive_until(TestClient *c, const char *end);

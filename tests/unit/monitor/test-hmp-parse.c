@@ -90,10 +90,13 @@ static void test_deep_expression(void)
 /* ---- arguments ---- */
 
 static const HmpCommand migrate = {
-    "migrate", NULL,
-    { { .name = "detach", .type = HMP_FLAG, .flag = 'd' }, { .name = "resume", .type = HMP_FLAG, .flag = 'r' },
+    "migrate",
+    NULL,
+    { { .name = "detach", .type = HMP_FLAG, .flag = 'd' },
+      { .name = "resume", .type = HMP_FLAG, .flag = 'r' },
       { .name = "uri", .type = HMP_WORD } },
-    "", NULL,
+    "",
+    NULL,
 };
 static const HmpCommand set = {
     "set", "s", { { .name = "name", .type = HMP_WORD }, { .name = "value", .type = HMP_REST } }, "", NULL,
@@ -105,10 +108,13 @@ static const HmpCommand dump = {
     "dump", NULL, { { .name = "fmt", .type = HMP_FORMAT }, { .name = "addr", .type = HMP_NUMBER } }, "", NULL,
 };
 static const HmpCommand save = {
-    "save", NULL,
-    { { .name = "addr", .type = HMP_NUMBER }, { .name = "size", .type = HMP_NUMBER },
+    "save",
+    NULL,
+    { { .name = "addr", .type = HMP_NUMBER },
+      { .name = "size", .type = HMP_NUMBER },
       { .name = "file", .type = HMP_FILE } },
-    "", NULL,
+    "",
+    NULL,
 };
 static const HmpCommand none = { "stop", "s", {}, "", NULL };
 

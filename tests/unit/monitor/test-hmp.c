@@ -134,7 +134,8 @@ static void test_errors(Fixture *f, gconstpointer data)
     run(f, "migrate", "migrate: string expected\nTry \"help migrate\" for more information\n");
     run(f, "migrate -z", "migrate: unsupported option -z\nTry \"help migrate\" for more information\n");
     run(f, "info version extra",
-        "version: extraneous characters at the end of line\nTry \"help info version\" for more information\n");
+        "version: extraneous characters at the end of line\nTry \"help info version\" for more "
+        "information\n");
     run(f, "s x", "stop|s: extraneous characters at the end of line\nTry \"help s\" for more information\n");
     run(f, "migrate_set_capability xbzrle maybe",
         "Expected 'on' or 'off'\nTry \"help migrate_set_capability\" for more information\n");
@@ -190,7 +191,8 @@ static void test_machine(Fixture *f, gconstpointer data)
 static void test_memory_lists(Fixture *f, gconstpointer data)
 {
     run(f, "info memdev",
-        "memory backend: ram\n  size:  16777216\n  merge: true\n  dump: true\n  prealloc: false\n  share: false\n"
+        "memory backend: ram\n  size:  16777216\n  merge: true\n  dump: true\n  prealloc: false\n  share: "
+        "false\n"
         "  reserve: true\n  policy: default\n  host nodes: \n\n");
     run(f, "info mtree",
         "address-space: I/O\n  0000000000000000-000000000000ffff (prio 0, container): io\n\n"
@@ -200,8 +202,8 @@ static void test_memory_lists(Fixture *f, gconstpointer data)
     g_autofree char *expected = g_strdup_printf(
         "              Block Name    PSize              Offset               Used              Total"
         "                HVA  RO\r\n"
-        "                     ram    4 KiB  0x0000000000000000 0x0000000001000000 0x0000000001000000 0x%016" PRIx64
-        "  rw\r\n",
+        "                     ram    4 KiB  0x0000000000000000 0x0000000001000000 0x0000000001000000 "
+        "0x%016" PRIx64 "  rw\r\n",
         (uint64_t)(uintptr_t)f->vm->machine->ram.first->host);
     g_assert_cmpstr(blocks, ==, expected);
 }
@@ -210,15 +212,14 @@ static void test_memory_lists(Fixture *f, gconstpointer data)
 
 static void test_dump(Fixture *f, gconstpointer data)
 {
-    static const uint8_t bytes[16] = { 0x01, 0x02, 0x03, 0x84, 'A', '\n', '\'', 0x7f, 0xff, 0xff, 0xff, 0xff,
-                                       0xff, 0xff, 0xff, 0xff };
+    static const uint8_t bytes[16] = { 0x01, 0x02, 0x03, 0x84, 'A',  '\n', '\'', 0x7f,
+                                       0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
 
     g_assert_true(machine_memory_write(f->vm->machine, 0x100, bytes, sizeof(bytes), NULL));
     run(f, "xp/8xw 0x100",
         "00000100: 0x84030201 0x7f270a41 0xffffffff 0xffffffff\n"
         "00000110: 0x00000000 0x00000000 0x00000000 0x00000000\n");
-    run(f, "xp/10xb 0x100",
-        "00000100: 0x01 0x02 0x03 0x84 0x41 0x0a 0x27 0x7f\n00000108: 0xff 0xff\n");
+    run(f, "xp/10xb 0x100", "00000100: 0x01 0x02 0x03 0x84 0x41 0x0a 0x27 0x7f\n00000108: 0xff 0xff\n");
     run(f, "xp/2xg 0x100", "00000100: 0x7f270a4184030201 0xffffffffffffffff\n");
     run(f, "xp/4dh 0x102", "00000102: -31741  2625 32551    -1\n");
     run(f, "xp/2uw 0x104", "00000104: 2133264961 4294967295\n");
@@ -228,7 +229,8 @@ static void test_dump(Fixture *f, gconstpointer data)
     /* Sticky: the letters of the dump before. */
     run(f, "xp 0x104", "00000104: 'A'\n");
     run(f, "xp/0x 0", "");
-    run(f, "xp/20xb 0xfffff8", "00fffff8: 0x00 0x00 0x00 0x00 0x00 0x00 0x00 0x00\n01000000: Cannot access memory\n");
+    run(f, "xp/20xb 0xfffff8",
+        "00fffff8: 0x00 0x00 0x00 0x00 0x00 0x00 0x00 0x00\n01000000: Cannot access memory\n");
     run(f, "xp/1xb 0x100000000", "100000000: Cannot access memory\n");
     run(f, "xp/2000000xb 0", "Error: count must be between 0 and 1048576\n");
     run(f, "x/4xw 0", "Can not dump without CPU\n");
@@ -248,8 +250,8 @@ static void test_print(Fixture *f, gconstpointer data)
 
 static void test_addresses(Fixture *f, gconstpointer data)
 {
-    g_autofree char *expected =
-        g_strdup_printf("Host virtual address for 0x1000 (ram) is %p\n", (void *)(f->vm->machine->ram.first->host + 0x1000));
+    g_autofree char *expected = g_strdup_printf("Host virtual address for 0x1000 (ram) is %p\n",
+                                                (void *)(f->vm->machine->ram.first->host + 0x1000));
 
     run(f, "gpa2hva 0x1000", expected);
     run(f, "gpa2hva 0x180000000", "No memory is mapped at address 0x180000000\n");
@@ -268,8 +270,10 @@ static void test_pmemsave(Fixture *f, gconstpointer data)
     g_assert_cmpuint(len, ==, 0x20000);
     g_assert_cmpint(contents[0x1ffff], ==, 'z');
     g_unlink(path);
-    run(f, "pmemsave 0 16 \"/nonexistent/x\"", "Error: Could not open '/nonexistent/x': No such file or directory\n");
-    run(f, "pmemsave 0 16 /x", "invalid char 'x' in expression\nTry \"help pmemsave\" for more information\n");
+    run(f, "pmemsave 0 16 \"/nonexistent/x\"",
+        "Error: Could not open '/nonexistent/x': No such file or directory\n");
+    run(f, "pmemsave 0 16 /x",
+        "invalid char 'x' in expression\nTry \"help pmemsave\" for more information\n");
 }
 
 /* ---- migration ---- */
@@ -278,7 +282,8 @@ static void test_capabilities(Fixture *f, gconstpointer data)
 {
     run(f, "migrate_set_capability xbzrle on", "");
     g_autofree char *text = monitor_hmp_command(&f->vm->ctx, "info migrate_capabilities");
-    g_assert_true(g_str_has_prefix(text, "xbzrle: on\r\nrdma-pin-all: off (not supported yet)\r\nauto-converge: off\r\n"));
+    g_assert_true(g_str_has_prefix(
+        text, "xbzrle: on\r\nrdma-pin-all: off (not supported yet)\r\nauto-converge: off\r\n"));
     g_assert_true(g_str_has_suffix(text, "\r\nmapped-ram: off (not supported yet)\r\n"));
 }
 
@@ -315,7 +320,8 @@ static void test_info_migrate(Fixture *f, gconstpointer data)
     run(f, "migrate_start_postcopy",
         "Error: Enable postcopy with migrate_set_capability before the start of migration\n");
     run(f, "migrate_pause",
-        "Error: migrate-pause is currently only supported during postcopy-active or postcopy-recover state\n");
+        "Error: migrate-pause is currently only supported during postcopy-active or postcopy-recover "
+        "state\n");
     unsigned id = migration_add_blocker(f->vm->migration, "device x cannot move");
     run(f, "info migrate", "Outgoing migration blocked:\n  device x cannot move\n");
     migration_del_blocker(f->vm->migration, id);

@@ -7,7 +7,10 @@
 
 #include <string.h>
 
-/* What comes out of @text, read @step bytes at a time: one line for each value ("V JSON") and error ("E MESSAGE"). */
+/*
+ * What comes out of @text, read @step bytes at a time: one line for each value ("V JSON") and error ("E
+ * MESSAGE").
+ */
 static char *parse_all(const char *text, size_t len, size_t step)
 {
     g_autoptr(JsonParser) parser = json_parser_new();
@@ -90,8 +93,7 @@ static void test_numbers(void)
         { "[-9223372036854775808]", "V [-9223372036854775808]\n" },
         { "[18446744073709551616,-9223372036854775809]",
           "V [1.8446744073709552e+19, -9.2233720368547758e+18]\n" },
-        { "[0.1,1.0,1e3,1E3,1e+3,1e-3,2.5e2]",
-          "V [0.10000000000000001, 1, 1000, 1000, 1000, 0.001, 250]\n" },
+        { "[0.1,1.0,1e3,1E3,1e+3,1e-3,2.5e2]", "V [0.10000000000000001, 1, 1000, 1000, 1000, 0.001, 250]\n" },
         { "-0.0 ", "V -0\n" },
         { "1e400 ", "E 1:1: JSON parse error, number '1e400' is out of range\n" },
     };
@@ -161,7 +163,8 @@ static void test_errors(void)
         { "\"\\udc00\"", "E 1:1: JSON parse error, \\udc00 is not a valid Unicode character\n" },
         { "\"\\uffff\"", "E 1:1: JSON parse error, \\uffff is not a valid Unicode character\n" },
         { "\"\\ufdd0\"", "E 1:1: JSON parse error, \\ufdd0 is not a valid Unicode character\n" },
-        { "\"\\ud83f\\udfff\"", "E 1:1: JSON parse error, \\ud83f\\udfff is not a valid Unicode character\n" },
+        { "\"\\ud83f\\udfff\"",
+          "E 1:1: JSON parse error, \\ud83f\\udfff is not a valid Unicode character\n" },
         { "\"\\u12\"", "E 1:1: JSON parse error, \\u12\" is not a valid Unicode character\n" },
         { "\"\\u12zz\"", "E 1:1: JSON parse error, \\u12zz is not a valid Unicode character\n" },
         { "}", "E 1:1: JSON parse error, expecting value\n" },
@@ -212,9 +215,11 @@ static void test_recovery(void)
         /* After a stray byte: up to the next structural character or newline. */
         { "@@@\n{}", "E 1:1: JSON parse error, stray '@'\nV {}\n" },
         { "@ \"x\" {\"a\":1}", "E 1:1: JSON parse error, stray '@'\nV {\"a\": 1}\n" },
-        { "@ 1 x, {}", "E 1:1: JSON parse error, stray '@'\nE 1:6: JSON parse error, expecting value\nV {}\n" },
+        { "@ 1 x, {}",
+          "E 1:1: JSON parse error, stray '@'\nE 1:6: JSON parse error, expecting value\nV {}\n" },
         /* The bytes that always count. */
-        { "@x\001y\n{}", "E 1:1: JSON parse error, stray '@'\nE 1:3: JSON parse error, stray '\001'\nV {}\n" },
+        { "@x\001y\n{}",
+          "E 1:1: JSON parse error, stray '@'\nE 1:3: JSON parse error, stray '\001'\nV {}\n" },
         { "\xff{}", "E 1:1: JSON parse error, stray '\xff'\nV {}\n" },
         { "{\"a\":\xff{}", "E 1:6: JSON parse error, stray '\xff'\nV {}\n" },
         { "{\"a\":\"xx\xfe{}", "E 1:6: JSON parse error, stray '\"xx\xfe'\nV {}\n" },
@@ -238,8 +243,9 @@ static void test_recovery(void)
 static void test_nul(void)
 {
     assert_outcome("\0\n{}", 4, "E 1:1: JSON parse error, stray ''\nV {}\n");
-    assert_outcome("abc\0\n{}", 7,
-                   "E 1:1: JSON parse error, invalid keyword 'abc'\nE 1:4: JSON parse error, stray ''\nV {}\n");
+    assert_outcome(
+        "abc\0\n{}", 7,
+        "E 1:1: JSON parse error, invalid keyword 'abc'\nE 1:4: JSON parse error, stray ''\nV {}\n");
 }
 
 static void repeat(GString *text, const char *piece, unsigned times)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define LEFT "\033[D"
+#define LEFT  "\033[D"
 #define RIGHT "\033[C"
 #define CLEAR "\033[K"
 
@@ -88,8 +88,10 @@ static void test_insert(Fixture *f, gconstpointer data)
 
 static void test_words(Fixture *f, gconstpointer data)
 {
-    type(f, "a b  ", "a" CLEAR LEFT "a " CLEAR LEFT LEFT "a b" CLEAR LEFT LEFT LEFT "a b " CLEAR LEFT LEFT LEFT LEFT
-         "a b  " CLEAR, NULL);
+    type(f, "a b  ",
+         "a" CLEAR LEFT "a " CLEAR LEFT LEFT "a b" CLEAR LEFT LEFT LEFT "a b " CLEAR LEFT LEFT LEFT LEFT
+         "a b  " CLEAR,
+         NULL);
     type(f, "\027", LEFT LEFT LEFT LEFT LEFT "a " CLEAR, NULL);
     type(f, "\014", "\033[2J\033[1;1H(qemu) a " CLEAR, NULL);
     type(f, "\025", LEFT LEFT CLEAR, NULL);
@@ -135,7 +137,8 @@ static void test_completion(Fixture *f, gconstpointer data)
 {
     type(f, "i\t", "i" CLEAR LEFT "info " CLEAR, NULL);
     type(f, "\025", LEFT LEFT LEFT LEFT LEFT CLEAR, NULL);
-    type(f, "m\t", "m" CLEAR "\r\nmigrate         migrate_cancel  migrate_pause   \r\n(qemu) migrate" CLEAR, NULL);
+    type(f, "m\t", "m" CLEAR "\r\nmigrate         migrate_cancel  migrate_pause   \r\n(qemu) migrate" CLEAR,
+         NULL);
     type(f, "\025", LEFT LEFT LEFT LEFT LEFT LEFT LEFT CLEAR, NULL);
     type(f, "z\t", "z" CLEAR, NULL);
 }
@@ -150,8 +153,9 @@ static void test_columns(void)
     }
     words[9] = NULL;
     line_editor_columns(out, words, "|");
-    g_assert_cmpstr(out->str, ==,
-                    "w         w         w         w         w         w         w         w         |w         |");
+    g_assert_cmpstr(
+        out->str, ==,
+        "w         w         w         w         w         w         w         w         |w         |");
 }
 
 static void test_length_limit(Fixture *f, gconstpointer data)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* QMP sessions: negotiation, requests and replies, order of events, several clients, back-pressure, descriptors. */
+/*
+ * QMP sessions: negotiation, requests and replies, order of events, several clients, back-pressure,
+ * descriptors.
+ */
 #include "monitor-test.h"
 
 #include <fcntl.h>
@@ -7,16 +10,16 @@
 #include <unistd.h>
 
 #define NOT_FOUND(text) "{\"error\": {\"class\": \"CommandNotFound\", \"desc\": \"" text "\"}}"
-#define FAILED(text) "{\"error\": {\"class\": \"GenericError\", \"desc\": \"" text "\"}}"
-#define OK "{\"return\": {}}"
+#define FAILED(text)    "{\"error\": {\"class\": \"GenericError\", \"desc\": \"" text "\"}}"
+#define OK              "{\"return\": {}}"
 
-static const char greeting[] =
-    "{\"QMP\": {\"version\": {\"qemu\": {\"major\": 11, \"minor\": 1, \"micro\": 0}, \"package\": \"godwit 0.1.0\"}, "
-    "\"capabilities\": [\"oob\"]}}";
+static const char greeting[] = "{\"QMP\": {\"version\": {\"qemu\": {\"major\": 11, \"minor\": 1, \"micro\": "
+                               "0}, \"package\": \"godwit 0.1.0\"}, "
+                               "\"capabilities\": [\"oob\"]}}";
 
 typedef struct Fixture {
     TestVm *vm;
-    TestClient *c;          /* negotiated */
+    TestClient *c; /* negotiated */
 } Fixture;
 
 static void set_up(Fixture *f, gconstpointer data)
@@ -85,7 +88,8 @@ static void test_requests(Fixture *f, gconstpointer data)
         { "{\"exec-oob\":\"query-name\"}", FAILED("QMP input member 'exec-oob' is unexpected") },
         { "{\"execute\":\"nosuch\"}", NOT_FOUND("The command nosuch has not been found") },
         { "{\"execute\":\"\xc3\xa9\"}", NOT_FOUND("The command \\u00E9 has not been found") },
-        { "{\"execute\":\"query\\u0000name\"}", NOT_FOUND("The command query\\u0000name has not been found") },
+        { "{\"execute\":\"query\\u0000name\"}",
+          NOT_FOUND("The command query\\u0000name has not been found") },
         { "{\"execute\":\"query-name\",\"arguments\":{\"a\":1}}", FAILED("Parameter 'a' is unexpected") },
         { "{\"execute\":\"query-name\",\"arguments\":{}}", OK },
         { "{'execute':'query-name'}", OK },
@@ -99,7 +103,8 @@ static void test_requests(Fixture *f, gconstpointer data)
 static void test_ids(Fixture *f, gconstpointer data)
 {
     static const char *const ids[] = {
-        "1", "\"a\"", "null", "true", "[]", "{}", "[1, {\"a\": [null]}]", "18446744073709551615", "\"\\u0000\"",
+        "1",           "\"a\"", "null", "true", "[]", "{}", "[1, {\"a\": [null]}]", "18446744073709551615",
+        "\"\\u0000\"",
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(ids); i++) {
@@ -108,7 +113,8 @@ static void test_ids(Fixture *f, gconstpointer data)
         test_exchange(f->c, request, reply);
     }
     test_exchange(f->c, "{\"id\":3}",
-                  "{\"error\": {\"class\": \"GenericError\", \"desc\": \"QMP input lacks member 'execute'\"}, \"id\": 3}");
+                  "{\"error\": {\"class\": \"GenericError\", \"desc\": \"QMP input lacks member "
+                  "'execute'\"}, \"id\": 3}");
 }
 
 static void test_stream(Fixture *f, gconstpointer data)
@@ -169,7 +175,8 @@ static void test_oob(void)
     TestClient *c = test_client_new(vm, "qmp");
     static const char *const cases[][2] = {
         { "{\"exec-oob\":\"query-name\"}", FAILED("The command query-name does not support OOB") },
-        { "{\"exec-oob\":\"qmp_capabilities\"}", FAILED("The command qmp_capabilities does not support OOB") },
+        { "{\"exec-oob\":\"qmp_capabilities\"}",
+          FAILED("The command qmp_capabilities does not support OOB") },
         { "{\"exec-oob\":\"nosuch\"}", NOT_FOUND("The command nosuch has not been found") },
         { "{\"exec-oob\":1}", FAILED("QMP input member 'exec-oob' must be a string") },
         { "{\"exec-oob\":\"query-yank\",\"execute\":\"query-yank\"}",
@@ -335,7 +342,7 @@ static void test_several_monitors(Fixture *f, gconstpointer data)
     test_expect(f->c, OK);
     test_expect_event(other, "RESUME", "");
     test_expect_silence(other);
-    test_expect_silence(third);     /* has not negotiated */
+    test_expect_silence(third); /* has not negotiated */
     test_client_free(other);
     test_client_free(third);
 }

@@ -111,6 +111,16 @@ static const QmpCommand *find_command(const QmpSession *s, const QmpRequest *req
     return command;
 }
 
+/* What follows the first line is a hint for people; it is no part of the protocol. */
+static void drop_hint(GError *error)
+{
+    char *end = strchr(error->message, '\n');
+
+    if (end) {
+        *end = '\0';
+    }
+}
+
 static json_t *run_command(Monitor *mon, json_t *json, GError **errp)
 {
     QmpSession *s = mon->session;
@@ -124,7 +134,13 @@ static json_t *run_command(Monitor *mon, json_t *json, GError **errp)
         return NULL;
     }
     trace_monitor_qmp_command(request.command, request.oob);
-    return command->run(mon->ctx, mon, request.arguments, errp);
+    GError *err = NULL;
+    json_t *result = command->run(mon->ctx, mon, request.arguments, &err);
+    if (!result) {
+        drop_hint(err);
+        g_propagate_error(errp, err);
+    }
+    return result;
 }
 
 static void run_request(Monitor *mon, json_t *json)

@@ -100,6 +100,24 @@ static void test_requests(Fixture *f, gconstpointer data)
     }
 }
 
+static void test_objects(Fixture *f, gconstpointer data)
+{
+#define ADD(properties)                                                                                      \
+    "{\"execute\":\"object-add\",\"arguments\":{\"qom-type\":\"memory-backend-ram\"," properties "}}"
+    test_exchange(f->c, ADD("\"id\":\"o1\",\"size\":1048576"), OK);
+    test_exchange(f->c, ADD("\"id\":\"o2\",\"size\":\"1M\""), FAILED("Parameter 'size' expects uint64"));
+    test_exchange(f->c, ADD("\"id\":\"o2\""), FAILED("Parameter 'size' is missing"));
+    test_exchange(f->c, ADD("\"size\":1048576"), FAILED("Parameter 'id' is missing"));
+    /* The hint that a person would see as well is left out. */
+    test_exchange(f->c, ADD("\"id\":\"7\",\"size\":1048576"), FAILED("Parameter 'id' expects an identifier"));
+    test_exchange(f->c, "{\"execute\":\"object-del\",\"arguments\":{\"id\":\"o1\"}}", OK);
+    test_exchange(f->c, "{\"execute\":\"object-del\",\"arguments\":{\"id\":\"o1\"}}",
+                  FAILED("object 'o1' not found"));
+    test_exchange(f->c, "{\"execute\":\"object-del\",\"arguments\":{\"id\":\"ram\"}}",
+                  FAILED("Cannot delete host memory backend 'ram' which is mapped"));
+#undef ADD
+}
+
 static void test_ids(Fixture *f, gconstpointer data)
 {
     static const char *const ids[] = {
@@ -477,6 +495,7 @@ int main(int argc, char **argv)
 #define ADD(path, function) g_test_add(path, Fixture, NULL, set_up, function, tear_down)
     g_test_add_func("/qmp/negotiation", test_negotiation);
     ADD("/qmp/requests", test_requests);
+    ADD("/qmp/objects", test_objects);
     ADD("/qmp/ids", test_ids);
     ADD("/qmp/stream", test_stream);
     ADD("/qmp/pipelining", test_pipelining);

@@ -4,6 +4,7 @@
 #include "util/error.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static bool invalid(GError **errp, const char *message)
 {

@@ -4,6 +4,8 @@
 #include "util/error.h"
 #include "util/size-text.h"
 
+#include <string.h>
+
 static bool bad(GError **errp, const char *name, const char *expected)
 {
     g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Parameter '%s' expects %s", name, expected);

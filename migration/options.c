@@ -9,6 +9,8 @@
 #include "migration/option-store.h"
 #include "util/error.h"
 
+#include <string.h>
+
 /* ---- values by table ---- */
 
 static const void *member(const QapiOption *opt, const MigrationParameters *p)

@@ -3,6 +3,7 @@
 #include "migration/uri.h"
 
 #include "util/error.h"
+#include "util/size-text.h"
 
 #include <errno.h>
 #include <string.h>
@@ -227,34 +228,17 @@ static bool parse_exec(const char *rest, MigrationAddress *addr, GError **errp)
     return true;
 }
 
-/* Bytes, or a number with one of the suffixes B, K, M, G, T, P, E (powers of 1024).  An errno, or 0. */
+/* A size that can be an offset in a file.  An errno, or 0. */
 static int parse_size(const char *text, uint64_t *out)
 {
-    static const char suffixes[] = "BKMGTPE";
-    char *end;
-
-    if (!g_ascii_isdigit(text[0])) {
-        return text[0] == '-' && g_ascii_isdigit(text[1]) ? ERANGE : EINVAL;
-    }
-    errno = 0;
-    int base = text[0] == '0' && (text[1] == 'x' || text[1] == 'X') ? 16 : 10;
-    uint64_t v = g_ascii_strtoull(text, &end, base);
-    if (errno == ERANGE) {
+    switch (size_text_parse(text, 1, out)) {
+    case NUMBER_TEXT_OK:
+        return *out > INT64_MAX ? ERANGE : 0;
+    case NUMBER_TEXT_OUT_OF_RANGE:
         return ERANGE;
+    default:
+        return EINVAL;
     }
-    if (*end != '\0') {
-        const char *s = strchr(suffixes, g_ascii_toupper(*end));
-        if (!s || end[1] != '\0') {
-            return EINVAL;
-        }
-        unsigned shift = 10 * (unsigned)(s - suffixes);
-        if (v > UINT64_MAX >> shift) {
-            return ERANGE;
-        }
-        v <<= shift;
-    }
-    *out = v;
-    return v > INT64_MAX ? ERANGE : 0;
 }
 
 static bool parse_file(const char *rest, MigrationAddress *addr, GError **errp)

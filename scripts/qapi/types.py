@@ -3,7 +3,7 @@
 
 from .names import c_name
 from .output import Output, comment, doc_text
-from .schema import BUILTINS, Alternate, Enum, List, Struct, Union
+from .schema import BUILTINS, MAX_MEMBERS, Alternate, Enum, List, Struct, Union
 
 
 def declare(c_value, name):
@@ -111,6 +111,7 @@ class TypesModule:
                      [f'qapi/qapi-types-{self.module}.h'])
         out.blank()
         if self.module == 'builtin':
+            out.add(f'G_STATIC_ASSERT(QAPI_MAX_MEMBERS == {MAX_MEMBERS});', '')
             for type_ in BUILTINS:
                 if not type_.schema_only:
                     out.add(f'const QapiTypeInfo {type_.info} = {{ .kind = QAPI_KIND_{type_.kind}, '

@@ -86,10 +86,7 @@ bool hmp_info_kvm(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
     g_autoptr(KvmInfo) info = qmp_query_kvm(hmp->ctx, errp);
 
-    hmp_printf(hmp, "kvm support: %s\n",
-               info->enabled   ? "enabled"
-               : info->present ? "disabled"
-                               : "not compiled");
+    hmp_printf(hmp, "kvm support: %s\n", info->enabled ? "enabled" : "disabled");
     return true;
 }
 

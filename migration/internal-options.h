@@ -37,7 +37,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MigrationOptions, migration_options_free)
 /* For tests: accept options that have no effect yet, so that their ranges and cross checks can be tried. */
 void migration_option_store_allow_unsupported(MigrationOptionStore *store);
 
-/* Set by migration.c while an outgoing (incoming) migration exists: capabilities are then refused as in qmp.md 3.2. */
+/* Set by migration.c while an outgoing (incoming) migration exists: some options must not change then. */
 void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming);
 
 #endif

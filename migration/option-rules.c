@@ -24,19 +24,20 @@ static const struct {
     bool power_of_two;
 } special_ranges[] = {
     /* The lowest good value is 1; the message is known to clients as it is. */
-    { "announce-step", "Option announce-step expects a value between 0 and 10000", false },
-    { "throttle-trigger-threshold",
-      "Option throttle-trigger-threshold expects an integer in the range of 1 to 100", false },
-    { "cpu-throttle-initial", "Option cpu-throttle-initial expects an integer in the range of 1 to 99", false },
-    { "cpu-throttle-increment", "Option cpu-throttle-increment expects an integer in the range of 1 to 99",
-      false },
-    { "max-cpu-throttle",
-      "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99", false },
-    { "downtime-limit", "Option downtime-limit expects an integer in the range of 0 to (2000 * 1000) ms", false },
-    { "xbzrle-cache-size",
-      "Option xbzrle-cache-size expects a power of two no less than the target page size", true },
-    { "vcpu-dirty-limit", "Parameter 'vcpu-dirty-limit' must be greater than 1 MB/s", false },
-    { "x-rdma-chunk-size", "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB", true },
+    {"announce-step", "Option announce-step expects a value between 0 and 10000", false},
+    {"throttle-trigger-threshold",
+     "Option throttle-trigger-threshold expects an integer in the range of 1 to 100", false},
+    {"cpu-throttle-initial", "Option cpu-throttle-initial expects an integer in the range of 1 to 99", false},
+    {"cpu-throttle-increment", "Option cpu-throttle-increment expects an integer in the range of 1 to 99",
+     false},
+    {"max-cpu-throttle",
+     "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99", false},
+    {"downtime-limit", "Option downtime-limit expects an integer in the range of 0 to (2000 * 1000) ms",
+     false},
+    {"xbzrle-cache-size", "Option xbzrle-cache-size expects a power of two no less than the target page size",
+     true},
+    {"vcpu-dirty-limit", "Parameter 'vcpu-dirty-limit' must be greater than 1 MB/s", false},
+    {"x-rdma-chunk-size", "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB", true},
 };
 
 static bool check_range(const QapiOption *opt, const MigrationParameters *p, GError **errp)
@@ -53,7 +54,8 @@ static bool check_range(const QapiOption *opt, const MigrationParameters *p, GEr
     }
     if (!in_range) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "Option %s expects a value between %" PRIu64 " and %" PRIu64, opt->name, opt->min, opt->max);
+                    "Option %s expects a value between %" PRIu64 " and %" PRIu64, opt->name, opt->min,
+                    opt->max);
     }
     return in_range;
 }
@@ -96,7 +98,8 @@ bool migration_check_parameters(const MigrationParameters *p, bool allow_unsuppo
         }
     }
     if (p->max_cpu_throttle < p->cpu_throttle_initial) {
-        return invalid(errp, "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99");
+        return invalid(
+            errp, "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99");
     }
     for (const QapiOption *opt = MigrationParameters_options; !allow_unsupported && opt->name; opt++) {
         if (!check_supported(opt, p, errp)) {
@@ -110,7 +113,8 @@ bool migration_unify_chunk_size(MigrationParameters *p, bool size_given, bool sh
 {
     if (size_given && shift_given && p->x_rdma_chunk_size != UINT64_C(1) << p->x_rdma_chunk_shift) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "Options x-rdma-chunk-size (%" PRIu64 ") and x-rdma-chunk-shift (%u, which is a size of %" PRIu64
+                    "Options x-rdma-chunk-size (%" PRIu64
+                    ") and x-rdma-chunk-shift (%u, which is a size of %" PRIu64
                     ") differ: they are one setting, a size of 2 to the power of a shift between 20 and 30",
                     p->x_rdma_chunk_size, p->x_rdma_chunk_shift, UINT64_C(1) << p->x_rdma_chunk_shift);
         return false;
@@ -208,8 +212,8 @@ static bool check_background_snapshot(const bool *caps, GError **errp)
         MigrationCapability other = not_with_background_snapshot[i];
 
         if (caps[other]) {
-            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Background-snapshot is not compatible with %s",
-                        MigrationCapability_str(other));
+            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                        "Background-snapshot is not compatible with %s", MigrationCapability_str(other));
             return false;
         }
     }

@@ -21,8 +21,8 @@ uint64_t migration_option_number(const QapiOption *opt, const MigrationParameter
 void migration_option_set_number(const QapiOption *opt, MigrationParameters *p, uint64_t value);
 
 /*
- * ---- option-rules.c: pure functions of a whole set of options, so that the order in which they were set does
- * not matter ----
+ * ---- option-rules.c: pure functions of a whole set of options, so that the order in which they were set
+ * does not matter ----
  */
 
 /* Every parameter within its range, and supported unless @allow_unsupported. */
@@ -33,8 +33,8 @@ bool migration_check_capabilities(const bool *caps, const MigrationParameters *p
                                   GError **errp);
 
 /*
- * x-rdma-chunk-size and x-rdma-chunk-shift are one setting.  Makes the one that was not given follow the other;
- * fails if both were and differ.  Both are in range.
+ * x-rdma-chunk-size and x-rdma-chunk-shift are one setting.  Makes the one that was not given follow the
+ * other; fails if both were and differ.  Both are in range.
  */
 bool migration_unify_chunk_size(MigrationParameters *p, bool size_given, bool shift_given, GError **errp);
 

@@ -16,7 +16,7 @@ static bool bad(GError **errp, const char *name, const char *expected)
 
 static bool parse_bool(const char *name, const char *text, bool *out, GError **errp)
 {
-    static const char *const words[][2] = { { "off", "on" }, { "false", "true" }, { "no", "yes" }, { "n", "y" } };
+    static const char *const words[][2] = {{"off", "on"}, {"false", "true"}, {"no", "yes"}, {"n", "y"}};
 
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         for (int value = 0; value <= 1; value++) {
@@ -29,7 +29,8 @@ static bool parse_bool(const char *name, const char *text, bool *out, GError **e
     return bad(errp, name, "'on' or 'off'");
 }
 
-static bool parse_integer(const char *name, const char *text, QapiOptionType type, uint64_t *out, GError **errp)
+static bool parse_integer(const char *name, const char *text, QapiOptionType type, uint64_t *out,
+                          GError **errp)
 {
     if (integer_text_parse(text, out) != NUMBER_TEXT_OK) {
         return bad(errp, name, "uint64");
@@ -49,8 +50,8 @@ static bool parse_size(const char *name, const char *text, uint64_t *out, GError
     case NUMBER_TEXT_OK:
         return true;
     case NUMBER_TEXT_OUT_OF_RANGE:
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Value '%s' is out of range for parameter '%s'", text,
-                    name);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Value '%s' is out of range for parameter '%s'",
+                    text, name);
         return false;
     default:
         return bad(errp, name,
@@ -69,7 +70,8 @@ static bool parse_mib(const char *text, uint64_t *out, GError **errp)
     return false;
 }
 
-static bool parse_enum(const char *name, const char *text, const QapiOption *opt, uint64_t *out, GError **errp)
+static bool parse_enum(const char *name, const char *text, const QapiOption *opt, uint64_t *out,
+                       GError **errp)
 {
     for (int i = 0; i < opt->enum_max; i++) {
         if (strcmp(opt->enum_lookup[i], text) == 0) {
@@ -77,7 +79,8 @@ static bool parse_enum(const char *name, const char *text, const QapiOption *opt
             return true;
         }
     }
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Parameter '%s' does not accept value '%s'", name, text);
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Parameter '%s' does not accept value '%s'", name,
+                text);
     return false;
 }
 
@@ -141,7 +144,8 @@ static bool parse_value(const QapiOption *opt, QapiOptionHmp syntax, const char 
         ok = parse_enum(name, text, opt, &number, errp);
         break;
     case QAPI_HMP_NONE:
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "The %s parameter can only be set through QMP", name);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "The %s parameter can only be set through QMP",
+                    name);
         return false;
     }
     if (ok) {
@@ -150,7 +154,8 @@ static bool parse_value(const QapiOption *opt, QapiOptionHmp syntax, const char 
     return ok;
 }
 
-bool migration_set_parameter_string(MigrationOptionStore *store, const char *name, const char *value, GError **errp)
+bool migration_set_parameter_string(MigrationOptionStore *store, const char *name, const char *value,
+                                    GError **errp)
 {
     for (const QapiOption *opt = MigrationParameters_options; opt->name; opt++) {
         if (strcmp(opt->name, name) == 0) {
@@ -175,15 +180,15 @@ static const struct {
     uint8_t min, max;
     bool always;
 } properties[] = {
-#define BOOL_PROPERTY(name, member, always)                                                                         \
-    { name, name, offsetof(MigrationProperties, member), false, 0, 1, always }
+#define BOOL_PROPERTY(name, member, always) \
+    {name, name, offsetof(MigrationProperties, member), false, 0, 1, always}
     BOOL_PROPERTY("store-global-state", store_global_state, true),
     BOOL_PROPERTY("only-migratable", only_migratable, true),
     BOOL_PROPERTY("send-configuration", send_configuration, true),
     BOOL_PROPERTY("send-section-footer", send_section_footer, true),
     BOOL_PROPERTY("send-switchover-start", send_switchover_start, true),
-    { "x-clear-bitmap-shift", "clear-bitmap-shift", offsetof(MigrationProperties, x_clear_bitmap_shift), true, 6,
-      31, true },
+    {"x-clear-bitmap-shift", "clear-bitmap-shift", offsetof(MigrationProperties, x_clear_bitmap_shift), true,
+     6, 31, true},
     BOOL_PROPERTY("multifd-flush-after-each-section", multifd_flush_after_each_section, false),
     BOOL_PROPERTY("multifd-clean-tls-termination", multifd_clean_tls_termination, false),
     BOOL_PROPERTY("x-preempt-pre-7-2", x_preempt_pre_7_2, false),
@@ -192,7 +197,8 @@ static const struct {
 };
 
 /* True if @name is a property, whether or not its value was good: then *@ok is false. */
-static bool set_property(MigrationProperties *props, const char *name, const char *value, bool *ok, GError **errp)
+static bool set_property(MigrationProperties *props, const char *name, const char *value, bool *ok,
+                         GError **errp)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(properties); i++) {
         void *at = (char *)props + properties[i].offset;
@@ -207,8 +213,9 @@ static bool set_property(MigrationProperties *props, const char *name, const cha
         }
         *ok = parse_integer(name, value, QAPI_OPTION_UINT8, &number, errp);
         if (*ok && (number < properties[i].min || number > properties[i].max)) {
-            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Option %s expects a value between %u and %u",
-                        name, properties[i].min, properties[i].max);
+            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                        "Option %s expects a value between %u and %u", name, properties[i].min,
+                        properties[i].max);
             *ok = false;
         }
         if (*ok) {
@@ -248,7 +255,8 @@ char **migration_list_properties(MigrationOptionStore *store)
 /* What a peer of each age needs, as QEMU sets it for machine types of that age. */
 static const struct {
     const char *version;
-    bool switchover_ack_legacy, no_switchover_start, legacy_zero_pages, flush_after_each_section, preempt_pre_7_2;
+    bool switchover_ack_legacy, no_switchover_start, legacy_zero_pages, flush_after_each_section,
+        preempt_pre_7_2;
 } compat_levels[] = {
     { "7.2", true, true, true, true, true },
     { "8.0", true, true, true, true, false },
@@ -273,7 +281,8 @@ static bool set_compat(MigrationOptions *o, const char *value, GError **errp)
         }
     }
     g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                "Parameter 'x-compat' does not accept value '%s' (one of 7.2, 8.0, 8.2, 9.2, 11.0, 11.1)", value);
+                "Parameter 'x-compat' does not accept value '%s' (one of 7.2, 8.0, 8.2, 9.2, 11.0, 11.1)",
+                value);
     return false;
 }
 
@@ -303,7 +312,7 @@ static const QapiOption *find_global(const QapiOption *table, const char *name)
     return NULL;
 }
 
-/* Only the form of the value is checked here; whether all goes together is seen when all globals are known. */
+/* Only the form of the value is checked here; what goes together is seen when all globals are known. */
 static bool set_global_locked(MigrationOptionStore *store, const char *name, const char *value, GError **errp)
 {
     const QapiOption *opt = find_global(MigrationParameters_options, name);

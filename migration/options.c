@@ -2,9 +2,9 @@
 /* The option store: parameters, capabilities and properties, changed all or nothing, copied as a whole. */
 
 /*
- * Every change is made to a copy, the copy is checked as a whole, and only then takes the place of what was there.
- * What there is to check lies in option-rules.c, how people write values in option-text.c; names, types, defaults and
- * ranges come from the schema (qapi/migration.json) by way of the generated tables.
+ * Every change is made to a copy, the copy is checked as a whole, and only then takes the place of what was
+ * there. What there is to check lies in option-rules.c, how people write values in option-text.c; names,
+ * types, defaults and ranges come from the schema (qapi/migration.json) by way of the generated tables.
  */
 #include "migration/option-store.h"
 #include "util/error.h"

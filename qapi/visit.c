@@ -152,7 +152,8 @@ static bool number_from_json(json_t *json, const Place *place, double *out, GErr
     return true;
 }
 
-static bool enum_from_json(const QapiTypeInfo *info, json_t *json, const Place *place, int *out, GError **errp)
+static bool enum_from_json(const QapiTypeInfo *info, json_t *json, const Place *place, int *out,
+                           GError **errp)
 {
     int value;
 
@@ -202,8 +203,8 @@ static bool list_from_json(const QapiTypeInfo *info, json_t *json, const Place *
     for (size_t i = 0; i < list->count; i++) {
         Place item = { .parent = place, .index = i };
 
-        if (!value_from_json(info->element, json_array_get(json, i), &item, (char *)list->items + i * item_size,
-                             errp)) {
+        if (!value_from_json(info->element, json_array_get(json, i), &item,
+                             (char *)list->items + i * item_size, errp)) {
             qapi_type_free(info, list);
             return false;
         }

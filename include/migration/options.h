@@ -40,7 +40,7 @@ bool migration_set_global(MigrationOptionStore *store, const char *name, const c
 /* After all globals: the cross-checks that depend on several. */
 bool migration_check_globals(MigrationOptionStore *store, GError **errp);
 
-/* For `info migrate -a` and help: name/value pairs of the properties, a NULL-terminated list of "NAME: VALUE". */
+/* For `info migrate -a`: the properties as a NULL-terminated list of "NAME: VALUE"; g_strfreev() frees it. */
 char **migration_list_properties(MigrationOptionStore *store);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptions of the generated C types, and the generic code that frees, copies and looks things up by them. */
+/* Descriptions of the generated C types, and generic code that frees and copies by them. */
 #ifndef GODWIT_QAPI_TYPE_INFO_H
 #define GODWIT_QAPI_TYPE_INFO_H
 

@@ -14,8 +14,8 @@ json_t *qapi_to_json(const QapiTypeInfo *info, const void *value);
 
 /*
  * Builds a value of pointer type @info from @json.  @path is what stands before the member names in
- * messages: "" for the arguments of a command, "channels[0]" for an element.  NULL as @json counts as {}.  On failure *@out is
- * untouched and the error is of code GODWIT_ERROR_INVALID.
+ * messages: "" for the arguments of a command, "channels[0]" for an element.  NULL as @json counts as {}.  On
+ * failure *@out is untouched and the error is of code GODWIT_ERROR_INVALID.
  */
 bool qapi_from_json(const QapiTypeInfo *info, json_t *json, const char *path, void **out, GError **errp);
 

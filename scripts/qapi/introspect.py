@@ -71,7 +71,8 @@ class Introspection:
             entity.update({'meta-type': 'array', 'element-type': self._name(type_.element)})
         elif isinstance(type_, Enum):
             entity.update({'meta-type': 'enum',
-                           'members': [self._with_features({'name': v.name}, v.features) for v in type_.values],
+                           'members': [self._with_features({'name': v.name}, v.features)
+                                       for v in type_.values],
                            'values': [v.name for v in type_.values]})
         elif isinstance(type_, Alternate):
             entity.update({'meta-type': 'alternate',

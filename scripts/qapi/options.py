@@ -39,7 +39,8 @@ def _struct_rows(struct):
         type_ = member.type
         has = f'offsetof({struct.name}, has_{member.c_name})' if member.has_flag else 'SIZE_MAX'
         lines = _common(member)
-        lines += [f'.type = QAPI_OPTION_{_option_type(type_)}, .hmp = QAPI_HMP_{keys.get("hmp", "none").upper()},',
+        hmp = keys.get('hmp', 'none').upper()
+        lines += [f'.type = QAPI_OPTION_{_option_type(type_)}, .hmp = QAPI_HMP_{hmp},',
                   f'.offset = offsetof({struct.name}, {member.c_name}), .has_offset = {has},']
         limits = keys.get('range') or getattr(type_, 'limits', None)
         if limits:

@@ -307,7 +307,8 @@ class Schema:
         if not isinstance(name, Text):
             raise SchemaError(value.where, f"value of '{meta}' must be a string")
         if not NAME_RULES[meta].fullmatch(name):
-            raise SchemaError(value.where, f"name of {meta} '{name}' must be {NAME_HINTS.get(meta, 'CamelCase')}")
+            hint = NAME_HINTS.get(meta, 'CamelCase')
+            raise SchemaError(value.where, f"name of {meta} '{name}' must be {hint}")
         if meta not in ('command', 'event') and name.endswith('List'):
             raise SchemaError(value.where, f"name of {meta} '{name}' must not end in 'List'")
         return str(name)
@@ -317,7 +318,8 @@ class Schema:
         for key in value:
             if key not in mandatory | optional:
                 allowed = ', '.join(f"'{k}'" for k in sorted(mandatory | optional))
-                raise SchemaError(value.key_where[key], f"{what} has unknown key '{key}'; possible are {allowed}")
+                raise SchemaError(value.key_where[key],
+                                  f"{what} has unknown key '{key}'; possible are {allowed}")
         for key in sorted(mandatory):
             if key not in value:
                 raise SchemaError(value.where, f"{what} lacks key '{key}'")
@@ -452,7 +454,8 @@ class Schema:
         if 'returns' in value:
             returns = self._type(value['returns'], what + " 'returns'", value.key_where['returns'])
         if returns and not returns.is_pointer:
-            raise SchemaError(value.key_where['returns'], f"{what} 'returns' must be an object, a list or a string")
+            raise SchemaError(value.key_where['returns'],
+                              f"{what} 'returns' must be an object, a list or a string")
         if arg and arg.schema_only:
             raise SchemaError(value.where, f"{what} cannot take a value of type 'any'")
         command = Command(expression.name, value.module, value.where, arg, returns, flags)
@@ -486,7 +489,8 @@ class Schema:
         members = self._members(data, what, None, False)
         if not members:
             return None
-        arg = Struct(c_name(expression.name) + '_arg', value.module, value.where, None, members, implicit=True)
+        arg = Struct(c_name(expression.name) + '_arg', value.module, value.where, None, members,
+                     implicit=True)
         self._check_size(arg, what)
         self.types[arg.name] = arg
         self.order.append(arg)
@@ -602,7 +606,7 @@ class Schema:
     def _range(value, limits, what, where):
         if limits is None:
             raise SchemaError(where, f"{what}: 'range' is for numbers only")
-        if not (isinstance(value, Sequence) and len(value) == 2 and all(isinstance(v, Number) for v in value)):
+        if not isinstance(value, Sequence) or [type(v) for v in value] != [Number, Number]:
             raise SchemaError(where, f"{what}: 'range' must be a list of two numbers")
         if not limits[0] <= value[0] <= value[1] <= limits[1]:
             raise SchemaError(where, f"{what}: 'range' is empty or exceeds the type")
@@ -628,7 +632,8 @@ class Schema:
         if doc is None or doc.name is None:
             raise SchemaError(expression.where, f'{what} has no documentation comment')
         if doc.name != expression.name:
-            raise SchemaError(doc.where, f"documentation comment is for '{doc.name}', not '{expression.name}'")
+            raise SchemaError(doc.where,
+                              f"documentation comment is for '{doc.name}', not '{expression.name}'")
         if not any(line.strip() for line in doc.text):
             raise SchemaError(doc.where, f'documentation of {what} says nothing about it')
         if doc.since is None:
@@ -640,7 +645,8 @@ class Schema:
         known = {m.name: m for m in self._documented_members(made)}
         for name in doc.members:
             if name not in known:
-                raise SchemaError(doc.member_where[name], f"documented member '{name}' does not exist in {what}")
+                raise SchemaError(doc.member_where[name],
+                                  f"documented member '{name}' does not exist in {what}")
         for name, member in known.items():
             if name not in doc.members:
                 raise SchemaError(member.where, f"{what}: member '{name}' is not documented")
@@ -651,7 +657,8 @@ class Schema:
         used = set(made.features).union(*(m.features for m in known.values()))
         for name in doc.features:
             if name not in used:
-                raise SchemaError(doc.feature_where[name], f"documented feature '{name}' does not exist in {what}")
+                raise SchemaError(doc.feature_where[name],
+                                  f"documented feature '{name}' does not exist in {what}")
         for name in sorted(used):
             if name not in doc.features:
                 raise SchemaError(doc.where, f"{what}: feature '{name}' is not documented")

@@ -92,6 +92,8 @@ class Lexer:
         self.path = shown_path
         with open(path, encoding='utf-8') as f:
             self.text = f.read()
+        if not self.text.endswith('\n'):
+            self.text += '\n'
         self.tokens = list(self._scan())
         self.next = 0
 
@@ -121,19 +123,20 @@ class Lexer:
         return position == 0 or self.text[position - 1] == '\n'
 
     def _doc_lines(self, position, where):
-        """The lines up to the closing '##'; the newline that ends the opening one is at @position."""
+        """The lines up to the closing '##', and where it ends; a newline is at @position."""
         lines = []
-        for number, raw in enumerate(self.text[position + 1:].split('\n'), 1):
-            position += len(raw) + 1
+        while True:
+            end = self.text.find('\n', position + 1)
+            raw = self.text[position + 1:end] if end >= 0 else ''
             if raw == '##':
-                return lines, position
-            at = Where(self.path, where.line + number)
+                return lines, end
+            at = Where(self.path, where.line + len(lines) + 1)
             if not raw.startswith('#'):
                 raise SchemaError(at, "documentation comment must end with '##'")
             if raw != '#' and not raw.startswith('# '):
                 raise SchemaError(at, "missing space after '#' in documentation comment")
             lines.append(raw[2:])
-        raise SchemaError(where, "documentation comment must end with '##'")
+            position = end
 
     @staticmethod
     def _string(text, where):
@@ -201,7 +204,7 @@ class Reader:
         self._end_doc(doc)
 
     def _end_doc(self, doc):
-        """A doc comment that no definition followed: a section of the reference, unless it names something."""
+        """After a doc comment that no definition followed: a section of the reference, if it has no name."""
         if doc is None:
             return
         if doc.name is not None:

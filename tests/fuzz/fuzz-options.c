@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Fuzz target: the migration options.  Each line is a step: "g NAME=VALUE" a global, "p NAME VALUE" a parameter as a
- * person sets it, "+NAME" and "-NAME" a capability, "u" lets unsupported options in.
+ * Fuzz target: the migration options.  Each line is a step: "g NAME=VALUE" a global, "p NAME VALUE" a
+ * parameter as a person sets it, "+NAME" and "-NAME" a capability, "u" lets unsupported options in.
  */
 #include "migration/internal-options.h"
 #include "qapi/qapi-options.h"

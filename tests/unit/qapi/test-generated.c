@@ -74,7 +74,8 @@ json_t *qmp_test_any(MonitorContext *ctx, GError **errp)
 
 /* ---- commands ---- */
 
-/* Runs a command; @args and the expected @reply are JSON text; @reply is the error's text if it does not begin so. */
+/* Runs a command; @args and the expected @reply are JSON text; @reply is the error's text if it does not
+ * begin so. */
 static void run(const char *name, const char *args, const char *reply)
 {
     const QmpCommand *command = qmp_command_find(name);
@@ -249,7 +250,8 @@ static void check_types(json_t *schema)
     g_assert_true(json_is_null(json_object_get(named(members, "name", "text"), "default")));
     assert_features(named(members, "name", "unstable-number"), "unstable");
     /* Widths do not show, nor in lists. */
-    g_assert_cmpstr(text(member_type(schema, member_type(schema, thing, "numbers"), "u8"), "name"), ==, "int");
+    g_assert_cmpstr(text(member_type(schema, member_type(schema, thing, "numbers"), "u8"), "name"), ==,
+                    "int");
     g_assert_cmpstr(text(named(members, "name", "sizes"), "type"), ==, "[int]");
     g_assert_cmpstr(text(colour, "meta-type"), ==, "enum");
     g_assert_cmpuint(json_array_size(json_object_get(colour, "members")), ==, 4);
@@ -341,7 +343,8 @@ static TestThing *thing_from(const char *json_text)
 
 static const char full_thing[] =
     "{\"name\": \"n\", \"colour\": \"red\", \"text\": \"t\", \"numbers\": {\"i\": -5, \"number\": 1.5},"
-    " \"names\": [\"a\", \"b\"], \"sizes\": [1, 255], \"colours\": [\"3d\", \"red\"], \"flags\": [true, false],"
+    " \"names\": [\"a\", \"b\"], \"sizes\": [1, 255], \"colours\": [\"3d\", \"red\"], \"flags\": [true, "
+    "false],"
     " \"things\": [{\"name\": \"m\", \"colour\": \"short\"}],"
     " \"shape\": {\"kind\": \"unix\", \"comment\": \"c\", \"inner-kind\": \"red\", \"radius\": 9}}";
 

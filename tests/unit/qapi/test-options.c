@@ -32,38 +32,40 @@ typedef struct RangeCase {
 } RangeCase;
 
 static const RangeCase range_cases[] = {
-    { "announce-initial", 0, 100000, 0, 100001, "Option announce-initial expects a value between 0 and 100000" },
-    { "announce-max", 0, 100000, 0, 100001, "Option announce-max expects a value between 0 and 100000" },
-    { "announce-rounds", 0, 1000, 0, 1001, "Option announce-rounds expects a value between 0 and 1000" },
-    { "announce-step", 1, 10000, 0, 10001, "Option announce-step expects a value between 0 and 10000" },
-    { "throttle-trigger-threshold", 1, 100, 0, 101,
-      "Option throttle-trigger-threshold expects an integer in the range of 1 to 100" },
-    { "cpu-throttle-initial", 1, 99, 0, 100,
-      "Option cpu-throttle-initial expects an integer in the range of 1 to 99" },
-    { "cpu-throttle-increment", 1, 99, 0, 100,
-      "Option cpu-throttle-increment expects an integer in the range of 1 to 99" },
-    { "max-cpu-throttle", 20, 99, 19, 100,
-      "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99" },
-    { "max-bandwidth", 0, UINT64_MAX, 0, UINT64_MAX, NULL },
-    { "avail-switchover-bandwidth", 0, UINT64_MAX, 0, UINT64_MAX, NULL },
-    { "max-postcopy-bandwidth", 0, UINT64_MAX, 0, UINT64_MAX, NULL },
-    { "downtime-limit", 0, 2000000, 0, 2000001,
-      "Option downtime-limit expects an integer in the range of 0 to (2000 * 1000) ms" },
-    { "x-checkpoint-delay", 0, UINT32_MAX, 0, UINT32_MAX, NULL },
-    { "multifd-channels", 1, 255, 0, 255, "Option multifd-channels expects a value between 1 and 255" },
-    { "multifd-zlib-level", 0, 9, 0, 10, "Option multifd-zlib-level expects a value between 0 and 9" },
-    { "multifd-zstd-level", 0, 20, 0, 21, "Option multifd-zstd-level expects a value between 0 and 20" },
-    { "multifd-qatzip-level", 1, 9, 0, 10, "Option multifd-qatzip-level expects a value between 1 and 9" },
-    { "xbzrle-cache-size", 4096, UINT64_C(1) << 63, 2048, 12288,
-      "Option xbzrle-cache-size expects a power of two no less than the target page size" },
-    { "x-vcpu-dirty-limit-period", 1, 1000, 0, 1001,
-      "Option x-vcpu-dirty-limit-period expects a value between 1 and 1000" },
-    { "vcpu-dirty-limit", 1, UINT64_MAX, 0, UINT64_MAX, "Parameter 'vcpu-dirty-limit' must be greater than 1 MB/s" },
-    { "x-rdma-chunk-size", 1048576, 1073741824, 524288, 3145728,
-      "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB" },
-    { "x-rdma-chunk-size", 1048576, 1073741824, 0, UINT64_C(2147483648),
-      "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB" },
-    { "x-rdma-chunk-shift", 20, 30, 19, 31, "Option x-rdma-chunk-shift expects a value between 20 and 30" },
+    {"announce-initial", 0, 100000, 0, 100001,
+     "Option announce-initial expects a value between 0 and 100000"},
+    {"announce-max", 0, 100000, 0, 100001, "Option announce-max expects a value between 0 and 100000"},
+    {"announce-rounds", 0, 1000, 0, 1001, "Option announce-rounds expects a value between 0 and 1000"},
+    {"announce-step", 1, 10000, 0, 10001, "Option announce-step expects a value between 0 and 10000"},
+    {"throttle-trigger-threshold", 1, 100, 0, 101,
+     "Option throttle-trigger-threshold expects an integer in the range of 1 to 100"},
+    {"cpu-throttle-initial", 1, 99, 0, 100,
+     "Option cpu-throttle-initial expects an integer in the range of 1 to 99"},
+    {"cpu-throttle-increment", 1, 99, 0, 100,
+     "Option cpu-throttle-increment expects an integer in the range of 1 to 99"},
+    {"max-cpu-throttle", 20, 99, 19, 100,
+     "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99"},
+    {"max-bandwidth", 0, UINT64_MAX, 0, UINT64_MAX, NULL},
+    {"avail-switchover-bandwidth", 0, UINT64_MAX, 0, UINT64_MAX, NULL},
+    {"max-postcopy-bandwidth", 0, UINT64_MAX, 0, UINT64_MAX, NULL},
+    {"downtime-limit", 0, 2000000, 0, 2000001,
+     "Option downtime-limit expects an integer in the range of 0 to (2000 * 1000) ms"},
+    {"x-checkpoint-delay", 0, UINT32_MAX, 0, UINT32_MAX, NULL},
+    {"multifd-channels", 1, 255, 0, 255, "Option multifd-channels expects a value between 1 and 255"},
+    {"multifd-zlib-level", 0, 9, 0, 10, "Option multifd-zlib-level expects a value between 0 and 9"},
+    {"multifd-zstd-level", 0, 20, 0, 21, "Option multifd-zstd-level expects a value between 0 and 20"},
+    {"multifd-qatzip-level", 1, 9, 0, 10, "Option multifd-qatzip-level expects a value between 1 and 9"},
+    {"xbzrle-cache-size", 4096, UINT64_C(1) << 63, 2048, 12288,
+     "Option xbzrle-cache-size expects a power of two no less than the target page size"},
+    {"x-vcpu-dirty-limit-period", 1, 1000, 0, 1001,
+     "Option x-vcpu-dirty-limit-period expects a value between 1 and 1000"},
+    {"vcpu-dirty-limit", 1, UINT64_MAX, 0, UINT64_MAX,
+     "Parameter 'vcpu-dirty-limit' must be greater than 1 MB/s"},
+    {"x-rdma-chunk-size", 1048576, 1073741824, 524288, 3145728,
+     "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB"},
+    {"x-rdma-chunk-size", 1048576, 1073741824, 0, UINT64_C(2147483648),
+     "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB"},
+    {"x-rdma-chunk-shift", 20, 30, 19, 31, "Option x-rdma-chunk-shift expects a value between 20 and 30"},
 };
 
 static const QapiOption *option(const char *name)
@@ -162,13 +164,28 @@ static void test_defaults(void)
         const char *name;
         uint64_t value;
     } expected[] = {
-        { "announce-initial", 50 }, { "announce-max", 550 }, { "announce-rounds", 5 }, { "announce-step", 100 },
-        { "throttle-trigger-threshold", 50 }, { "cpu-throttle-initial", 20 }, { "cpu-throttle-increment", 10 },
-        { "max-cpu-throttle", 99 }, { "max-bandwidth", 134217728 }, { "avail-switchover-bandwidth", 0 },
-        { "downtime-limit", 300 }, { "x-checkpoint-delay", 20000 }, { "multifd-channels", 2 },
-        { "multifd-zlib-level", 1 }, { "multifd-zstd-level", 1 }, { "multifd-qatzip-level", 1 },
-        { "xbzrle-cache-size", 67108864 }, { "max-postcopy-bandwidth", 0 }, { "x-vcpu-dirty-limit-period", 1000 },
-        { "vcpu-dirty-limit", 1 }, { "x-rdma-chunk-size", 1048576 }, { "x-rdma-chunk-shift", 20 },
+        {"announce-initial", 50},
+        {"announce-max", 550},
+        {"announce-rounds", 5},
+        {"announce-step", 100},
+        {"throttle-trigger-threshold", 50},
+        {"cpu-throttle-initial", 20},
+        {"cpu-throttle-increment", 10},
+        {"max-cpu-throttle", 99},
+        {"max-bandwidth", 134217728},
+        {"avail-switchover-bandwidth", 0},
+        {"downtime-limit", 300},
+        {"x-checkpoint-delay", 20000},
+        {"multifd-channels", 2},
+        {"multifd-zlib-level", 1},
+        {"multifd-zstd-level", 1},
+        {"multifd-qatzip-level", 1},
+        {"xbzrle-cache-size", 67108864},
+        {"max-postcopy-bandwidth", 0},
+        {"x-vcpu-dirty-limit-period", 1000},
+        {"vcpu-dirty-limit", 1},
+        {"x-rdma-chunk-size", 1048576},
+        {"x-rdma-chunk-shift", 20},
     };
     g_autoptr(MigrationOptionStore) store = migration_option_store_new();
     g_autoptr(MigrationParameters) p = migration_get_parameters(store);
@@ -265,8 +282,9 @@ static void test_chunk_size(void)
     g_assert_true(migration_set_parameters(store, p, &error));
     p->x_rdma_chunk_size = 8 << 20;
     g_assert_false(migration_set_parameters(store, p, &error));
-    assert_error(&error, "Options x-rdma-chunk-size (8388608) and x-rdma-chunk-shift (22, which is a size of 4194304) "
-                         "differ: they are one setting, a size of 2 to the power of a shift between 20 and 30");
+    assert_error(
+        &error, "Options x-rdma-chunk-size (8388608) and x-rdma-chunk-shift (22, which is a size of 4194304) "
+                "differ: they are one setting, a size of 2 to the power of a shift between 20 and 30");
     g_assert_cmpuint(stored(store, "x-rdma-chunk-size"), ==, 4 << 20);
 }
 
@@ -285,7 +303,8 @@ static void test_unsupported(void)
             continue;
         }
         g_assert_true(set_number(store, opt->name, opt->default_number, &error));
-        g_assert_false(set_number(store, opt->name, opt->default_number == opt->max ? opt->min : opt->max, &error));
+        g_assert_false(
+            set_number(store, opt->name, opt->default_number == opt->max ? opt->min : opt->max, &error));
         g_autofree char *message = g_strdup_printf(
             "Parameter '%s' is not supported yet: it can only have its default", opt->name);
         assert_error(&error, message);
@@ -498,7 +517,8 @@ static void test_capability_unsupported(void)
         const char *name = MigrationCapability_str((MigrationCapability)i);
         bool supported = g_strv_contains(works, name);
 
-        g_assert_true(migration_capability((MigrationOptionStore *)store, (MigrationCapability)i) == supported);
+        g_assert_true(migration_capability((MigrationOptionStore *)store, (MigrationCapability)i) ==
+                      supported);
         g_assert_true(migration_capability_unsupported((MigrationCapability)i) == !supported);
         g_assert_true(set_capability(store, name, false, &error) || strcmp(name, "return-path") == 0);
         g_clear_error(&error);
@@ -513,8 +533,9 @@ static void test_capability_unsupported(void)
 
 /* ---- as people write ---- */
 
-#define SIZE_HINT                                                                                                   \
-    "\nOptional suffix k, M, G, T, P or E means kilo-, mega-, giga-, tera-, peta-\nand exabytes, respectively."
+#define SIZE_HINT                                                                                            \
+    "\nOptional suffix k, M, G, T, P or E means kilo-, mega-, giga-, tera-, peta-\nand exabytes, "           \
+    "respectively."
 #define SIZE_EXPECTED(name) "Parameter '" name "' expects a non-negative number below 2^64" SIZE_HINT
 
 /* What QEMU 11.1 says to migrate_set_parameter NAME TEXT. */
@@ -594,7 +615,8 @@ static void test_text(void)
         bool ok = migration_set_parameter_string(store, text_cases[i].name, text_cases[i].text, &error);
 
         if (ok == !!text_cases[i].message) {
-            g_test_message("%s %s: %s", text_cases[i].name, text_cases[i].text, error ? error->message : "accepted");
+            g_test_message("%s %s: %s", text_cases[i].name, text_cases[i].text,
+                           error ? error->message : "accepted");
         }
         g_assert_true(ok == !text_cases[i].message);
         if (ok) {
@@ -642,47 +664,49 @@ static const struct {
     const char *refused;        /* at once */
     const char *checked;        /* at the check of all */
 } global_cases[] = {
-    { "announce-initial", "1k", NULL, NULL },
-    { "announce-initial", "abc", CANNOT("announce-initial=abc") SIZE_EXPECTED("announce-initial"), NULL },
-    { "announce-rounds", "-1",
-      CANNOT("announce-rounds=-1") "Value '-1' is out of range for parameter 'announce-rounds'", NULL },
-    { "announce-step", "0", NULL, "Option announce-step expects a value between 0 and 10000" },
-    { "downtime-limit", "1", CANNOT("downtime-limit=1") "Property 'migration.downtime-limit' not found", NULL },
-    { "x-downtime-limit", "1k", CANNOT("x-downtime-limit=1k") "Parameter 'x-downtime-limit' expects uint64", NULL },
-    { "x-max-bandwidth", "1M", NULL, NULL },
-    { "multifd-channels", "300",
-      CANNOT("multifd-channels=300") "Parameter 'multifd-channels' expects uint8_t", NULL },
-    { "multifd-channels", "0", NULL, "Option multifd-channels expects a value between 1 and 255" },
-    { "vcpu-dirty-limit", "0", NULL, "Parameter 'vcpu-dirty-limit' must be greater than 1 MB/s" },
-    { "mode", "foo", CANNOT("mode=foo") "Parameter 'mode' does not accept value 'foo'", NULL },
-    { "direct-io", "on", CANNOT("direct-io=on") "Property 'migration.direct-io' not found", NULL },
-    { "x-events", "1", CANNOT("x-events=1") "Parameter 'x-events' expects 'on' or 'off'", NULL },
-    { "x-events", "yes", NULL, NULL },
-    { "x-switchover-ack", "on", NULL, "Capability 'switchover-ack' requires capability 'return-path'" },
-    { "x-postcopy-preempt", "on", NULL, "Postcopy preempt requires postcopy-ram" },
-    { "pause-before-switchover", "on",
-      CANNOT("pause-before-switchover=on") "Property 'migration.pause-before-switchover' not found", NULL },
-    { "max-cpu-throttle", "5", NULL,
-      "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99" },
-    { "x-rdma-chunk-size", "1M",
-      CANNOT("x-rdma-chunk-size=1M") "Parameter 'x-rdma-chunk-size' expects uint64", NULL },
-    { "x-rdma-chunk-size", " 0x200000", NULL, NULL },
-    { "x-rdma-chunk-size", "010000000", NULL, NULL },
-    { "x-rdma-chunk-size", "2097152 ",
-      CANNOT("x-rdma-chunk-size=2097152 ") "Parameter 'x-rdma-chunk-size' expects uint64", NULL },
-    { "x-rdma-chunk-size", "-1", NULL,
-      "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB" },
-    { "x-rdma-chunk-size", "524288", NULL,
-      "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB" },
-    { "x-rdma-chunk-shift", "31", NULL, "Option x-rdma-chunk-shift expects a value between 20 and 30" },
-    { "send-switchover-start", "foo",
-      CANNOT("send-switchover-start=foo") "Parameter 'send-switchover-start' expects 'on' or 'off'", NULL },
-    { "x-clear-bitmap-shift", "300",
-      CANNOT("x-clear-bitmap-shift=300") "Parameter 'x-clear-bitmap-shift' expects uint8_t", NULL },
-    { "x-compat", "5.0",
-      CANNOT("x-compat=5.0") "Parameter 'x-compat' does not accept value '5.0' (one of 7.2, 8.0, 8.2, 9.2, 11.0, 11.1)",
-      NULL },
-    { "nosuch", "1", CANNOT("nosuch=1") "Property 'migration.nosuch' not found", NULL },
+    {"announce-initial", "1k", NULL, NULL},
+    {"announce-initial", "abc", CANNOT("announce-initial=abc") SIZE_EXPECTED("announce-initial"), NULL},
+    {"announce-rounds", "-1",
+     CANNOT("announce-rounds=-1") "Value '-1' is out of range for parameter 'announce-rounds'", NULL},
+    {"announce-step", "0", NULL, "Option announce-step expects a value between 0 and 10000"},
+    {"downtime-limit", "1", CANNOT("downtime-limit=1") "Property 'migration.downtime-limit' not found", NULL},
+    {"x-downtime-limit", "1k", CANNOT("x-downtime-limit=1k") "Parameter 'x-downtime-limit' expects uint64",
+     NULL},
+    {"x-max-bandwidth", "1M", NULL, NULL},
+    {"multifd-channels", "300", CANNOT("multifd-channels=300") "Parameter 'multifd-channels' expects uint8_t",
+     NULL},
+    {"multifd-channels", "0", NULL, "Option multifd-channels expects a value between 1 and 255"},
+    {"vcpu-dirty-limit", "0", NULL, "Parameter 'vcpu-dirty-limit' must be greater than 1 MB/s"},
+    {"mode", "foo", CANNOT("mode=foo") "Parameter 'mode' does not accept value 'foo'", NULL},
+    {"direct-io", "on", CANNOT("direct-io=on") "Property 'migration.direct-io' not found", NULL},
+    {"x-events", "1", CANNOT("x-events=1") "Parameter 'x-events' expects 'on' or 'off'", NULL},
+    {"x-events", "yes", NULL, NULL},
+    {"x-switchover-ack", "on", NULL, "Capability 'switchover-ack' requires capability 'return-path'"},
+    {"x-postcopy-preempt", "on", NULL, "Postcopy preempt requires postcopy-ram"},
+    {"pause-before-switchover", "on",
+     CANNOT("pause-before-switchover=on") "Property 'migration.pause-before-switchover' not found", NULL},
+    {"max-cpu-throttle", "5", NULL,
+     "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99"},
+    {"x-rdma-chunk-size", "1M", CANNOT("x-rdma-chunk-size=1M") "Parameter 'x-rdma-chunk-size' expects uint64",
+     NULL},
+    {"x-rdma-chunk-size", " 0x200000", NULL, NULL},
+    {"x-rdma-chunk-size", "010000000", NULL, NULL},
+    {"x-rdma-chunk-size", "2097152 ",
+     CANNOT("x-rdma-chunk-size=2097152 ") "Parameter 'x-rdma-chunk-size' expects uint64", NULL},
+    {"x-rdma-chunk-size", "-1", NULL,
+     "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB"},
+    {"x-rdma-chunk-size", "524288", NULL,
+     "Option x_rdma_chunk_size expects a power of 2 in the range 1MiB to 1024MiB"},
+    {"x-rdma-chunk-shift", "31", NULL, "Option x-rdma-chunk-shift expects a value between 20 and 30"},
+    {"send-switchover-start", "foo",
+     CANNOT("send-switchover-start=foo") "Parameter 'send-switchover-start' expects 'on' or 'off'", NULL},
+    {"x-clear-bitmap-shift", "300",
+     CANNOT("x-clear-bitmap-shift=300") "Parameter 'x-clear-bitmap-shift' expects uint8_t", NULL},
+    {"x-compat", "5.0",
+     CANNOT("x-compat=5.0") "Parameter 'x-compat' does not accept value '5.0' (one of 7.2, 8.0, 8.2, 9.2, "
+                            "11.0, 11.1)",
+     NULL},
+    {"nosuch", "1", CANNOT("nosuch=1") "Property 'migration.nosuch' not found", NULL},
 };
 
 static void test_globals(void)
@@ -716,8 +740,9 @@ static void test_globals_together(void)
     g_assert_cmpuint(stored(store, "x-rdma-chunk-size"), ==, 2097152);
     g_assert_true(migration_set_global(store, "x-rdma-chunk-size", "1048576", &error));
     g_assert_false(migration_check_globals(store, &error));
-    assert_error(&error, "Options x-rdma-chunk-size (1048576) and x-rdma-chunk-shift (21, which is a size of 2097152) "
-                         "differ: they are one setting, a size of 2 to the power of a shift between 20 and 30");
+    assert_error(
+        &error, "Options x-rdma-chunk-size (1048576) and x-rdma-chunk-shift (21, which is a size of 2097152) "
+                "differ: they are one setting, a size of 2 to the power of a shift between 20 and 30");
 }
 
 /* The table of what each age of peer needs: from the compatibility properties of QEMU 11.1. */
@@ -748,7 +773,8 @@ static void test_compat(void)
         g_assert_true(o->props.multifd_flush_after_each_section == expected[i].flush_per_section);
         g_assert_true(o->props.x_preempt_pre_7_2 == expected[i].preempt_pre_7_2);
         g_assert_cmpint(o->p.zero_page_detection, ==, expected[i].zero);
-        g_assert_true(o->props.send_configuration && o->props.send_section_footer && o->props.store_global_state);
+        g_assert_true(o->props.send_configuration && o->props.send_section_footer &&
+                      o->props.store_global_state);
     }
     g_assert_true(migration_set_global(store, "x-compat", "7.2", &error));
     g_assert_true(migration_set_global(store, "send-switchover-start", "on", &error));
@@ -758,9 +784,13 @@ static void test_compat(void)
 
 static void test_list_properties(void)
 {
-    static const char *const fresh[] = { "store-global-state: on", "only-migratable: off", "send-configuration: on",
-                                         "send-section-footer: on", "send-switchover-start: on",
-                                         "clear-bitmap-shift: 18", NULL };
+    static const char *const fresh[] = {"store-global-state: on",
+                                        "only-migratable: off",
+                                        "send-configuration: on",
+                                        "send-section-footer: on",
+                                        "send-switchover-start: on",
+                                        "clear-bitmap-shift: 18",
+                                        NULL};
     g_autoptr(MigrationOptionStore) store = open_store();
     g_auto(GStrv) lines = migration_list_properties(store);
 

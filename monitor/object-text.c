@@ -15,11 +15,25 @@ static bool refuse(GError **errp, const char *message)
     return false;
 }
 
+/* The place is where the next byte would be. */
+static void refuse_end(GError **errp, const char *text)
+{
+    const char *line = text;
+    unsigned lines = 1;
+
+    for (const char *feed; (feed = strchr(line, '\n')); lines++) {
+        line = feed + 1;
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                "%u:%zu: JSON parse error, premature end of input", lines, strlen(line) + 1);
+}
+
 /* Exactly one value, and nothing but white space after it. */
 static json_t *parse_one(const char *text, GError **errp)
 {
     g_autoptr(JsonParser) parser = json_parser_new();
     g_autoptr(GError) err = NULL;
+    const char *whole = text;
     size_t len = strlen(text);
     json_t *value = NULL;
 
@@ -31,14 +45,11 @@ static json_t *parse_one(const char *text, GError **errp)
             return NULL;
         }
         return value;
-    case JSON_PARSER_ERROR: {
-        /* Line and column are of no use in a text of one line. */
-        const char *what = strstr(err->message, "JSON parse error");
-        refuse(errp, what ? what : err->message);
+    case JSON_PARSER_ERROR:
+        refuse(errp, err->message);
         return NULL;
-    }
     default:
-        refuse(errp, "JSON parse error, premature EOI");
+        refuse_end(errp, whole);
         return NULL;
     }
 }

@@ -21,6 +21,14 @@
 /* Guest memory of this size and more begins at a multiple of it, so that transparent huge pages fit. */
 #define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
 
+/* Bytes of the block: what was asked for, rounded up to the host's page size.  0: too much. */
+static uint64_t block_size(const MemoryBackend *backend)
+{
+    uint64_t mask = sysconf(_SC_PAGESIZE) - 1;
+
+    return (memory_backend_properties(backend)->size + mask) & ~mask;
+}
+
 /* ---- opening ---- */
 
 /* The page size of what @fd is: that of its hugetlbfs, or the host's. */
@@ -181,14 +189,14 @@ bool backend_open(MemoryBackend *backend, GError **errp)
         ok = open_file(backend, errp);
     } else if (memfd) {
         unsigned flags = memfd->hugetlb ? memfd_huge_flags(memfd->hugetlbsize) : 0;
-        block->fd = open_memfd(backend->id, p->size, flags, memfd->seal, errp);
+        block->fd = open_memfd(backend->id, block_size(backend), flags, memfd->seal, errp);
         ok = block->fd >= 0;
     } else if (p->share) {
         /* A descriptor costs nothing and lets others map it; without one it is still shared with children. */
-        block->fd = open_memfd(backend->id, p->size, 0, false, NULL);
+        block->fd = open_memfd(backend->id, block_size(backend), 0, false, NULL);
     }
     block->page_size = fd_page_size(block->fd);
-    if (ok && p->size % block->page_size) {
+    if (ok && block_size(backend) % block->page_size) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_FAILED,
                     "backend '%s' memory size must be multiple of %zu MiB",
                     ObjectType_str(backend->options->qom_type), block->page_size >> 20);
@@ -204,7 +212,7 @@ static uint64_t mapping_alignment(const MemoryBackend *backend)
     const MemoryBackendFileProperties *file = backend_file_properties(backend);
     uint64_t align = backend->block.page_size;
 
-    if (memory_backend_properties(backend)->size >= HUGE_PAGE_SIZE) {
+    if (block_size(backend) >= HUGE_PAGE_SIZE) {
         align = MAX(align, HUGE_PAGE_SIZE);
     }
     return file ? MAX(align, file->align) : align;
@@ -213,7 +221,7 @@ static uint64_t mapping_alignment(const MemoryBackend *backend)
 /* Address space for @size bytes at a multiple of @align, or NULL with errno set. */
 static uint8_t *reserve_address(uint64_t size, uint64_t align)
 {
-    if (size > SIZE_MAX - align) {
+    if (!size || size > SIZE_MAX - align) {
         errno = ENOMEM;
         return NULL;
     }
@@ -243,10 +251,11 @@ static bool map_memory(MemoryBackend *backend, GError **errp)
     if (fault_point("memory-backend-map", errp)) {
         return false;
     }
-    uint8_t *start = reserve_address(p->size, mapping_alignment(backend));
-    if (start && mmap(start, p->size, prot, flags, block->fd, block->fd_offset) == MAP_FAILED) {
+    uint64_t size = block_size(backend);
+    uint8_t *start = reserve_address(size, mapping_alignment(backend));
+    if (start && mmap(start, size, prot, flags, block->fd, block->fd_offset) == MAP_FAILED) {
         int err = errno;
-        munmap(start, p->size);
+        munmap(start, size);
         start = NULL;
         errno = err;
     }
@@ -259,7 +268,7 @@ static bool map_memory(MemoryBackend *backend, GError **errp)
         return false;
     }
     block->host = start;
-    block->used_length = p->size;
+    block->used_length = size;
     return true;
 }
 

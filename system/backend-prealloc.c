@@ -79,6 +79,7 @@ static unsigned cut_shares(const RAMBlock *block, Share *shares, unsigned n)
 
 bool backend_prealloc(const RAMBlock *block, unsigned threads, GError **errp)
 {
+    threads = MIN(threads, MEMORY_BACKEND_MAX_PREALLOC_THREADS);
     g_autofree Share *shares = g_new0(Share, threads + 1);
     unsigned count = cut_shares(block, shares, threads);
     int err = 0;

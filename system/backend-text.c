@@ -154,6 +154,17 @@ static bool read_head(const KeyVal *kv, ObjectOptions *options, GError **errp)
     return keyval_check_id(id, errp);
 }
 
+static void warn_short_forms(const KeyVal *kv)
+{
+    for (guint i = 0; i < kv->pairs->len; i++) {
+        const KeyValPair *pair = &g_array_index(kv->pairs, KeyValPair, i);
+        if (pair->short_form) {
+            g_warning("short-form boolean option '%s%s' deprecated\nPlease use %s=%s instead",
+                      strcmp(pair->value, "off") == 0 ? "no" : "", pair->key, pair->key, pair->value);
+        }
+    }
+}
+
 ObjectOptions *memory_backend_parse(const char *text, GError **errp)
 {
     g_autoptr(KeyVal) kv = keyval_parse(text, "qom-type", KEYVAL_OPTS, errp);
@@ -162,6 +173,7 @@ ObjectOptions *memory_backend_parse(const char *text, GError **errp)
     if (!kv || !read_head(kv, options, errp)) {
         return NULL;
     }
+    warn_short_forms(kv);
     const QapiTypeInfo *info = qapi_info_ObjectOptions.branches[options->qom_type];
     void *object = g_malloc0(info->size);
     *(void **)((char *)options + qapi_info_ObjectOptions.branch_offset) = object;

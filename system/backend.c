@@ -105,7 +105,7 @@ static bool check_size(const ObjectOptions *options, const MemoryBackendProperti
     if (!p->size) {
         return refuse_zero(options, "size", errp);
     }
-    if (p->size % page_size) {
+    if (options->qom_type == OBJECT_TYPE_MEMORY_BACKEND_FILE && p->size % page_size) {
         return refuse(errp, GODWIT_ERROR_FAILED, "backend '%s' memory size must be multiple of %u KiB",
                       ObjectType_str(options->qom_type), page_size / 1024);
     }
@@ -116,11 +116,6 @@ static bool check_prealloc(const ObjectOptions *options, const MemoryBackendProp
 {
     if (p->has_prealloc_threads && !p->prealloc_threads) {
         return refuse_zero(options, "prealloc-threads", errp);
-    }
-    if (p->has_prealloc_threads && p->prealloc_threads > MEMORY_BACKEND_MAX_PREALLOC_THREADS) {
-        return refuse(errp, GODWIT_ERROR_FAILED,
-                      "property 'prealloc-threads' of %s takes values from 1 to %d",
-                      ObjectType_str(options->qom_type), MEMORY_BACKEND_MAX_PREALLOC_THREADS);
     }
     if (p->prealloc_context) {
         /* There are no objects of type thread-context. */
@@ -184,11 +179,12 @@ static bool check_file(const ObjectOptions *options, GError **errp)
                       "'pmem=on' is not supported: data would not be made persistent");
     }
     if (file->has_rom && file->rom == ON_OFF_AUTO_ON && !readonly) {
-        return refuse(errp, GODWIT_ERROR_FAILED, "'rom=on' needs 'readonly=on'");
+        return refuse(errp, GODWIT_ERROR_FAILED,
+                      "property 'rom' = 'on' is not supported with 'readonly' = 'off'");
     }
     if (file->has_rom && file->rom == ON_OFF_AUTO_OFF && readonly && file->has_share && file->share) {
         return refuse(errp, GODWIT_ERROR_FAILED,
-                      "'rom=off' and 'readonly=on' are incompatible with 'share=on'");
+                      "property 'rom' = 'off' is incompatible with 'readonly' = 'on' and 'share' = 'on'");
     }
     return true;
 }
@@ -198,7 +194,8 @@ static bool check_memfd(const ObjectOptions *options, GError **errp)
     const MemoryBackendMemfdProperties *memfd = options->u.memory_backend_memfd;
 
     if (memfd->has_hugetlbsize && !memfd->hugetlbsize) {
-        return refuse_zero(options, "hugetlbsize", errp);
+        return refuse(errp, GODWIT_ERROR_FAILED,
+                      "Property 'memory-backend-memfd.hugetlbsize' doesn't take value '0'");
     }
     if (memfd->has_hugetlbsize && memfd->hugetlbsize & (memfd->hugetlbsize - 1)) {
         return refuse(errp, GODWIT_ERROR_FAILED, "Hugepage size must be a power of 2");

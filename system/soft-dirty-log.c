@@ -40,9 +40,9 @@
  *
  * 3. L saw the switch on, and logging is switched off, or off and on again, before O.  The bitmap is still
  *    there, because it is kept until the log is freed or its block has gone from the RAM list (nobody writes
- *    to such a block).  If O falls into the next period of logging, one page too many is reported.  If start()
- *    clears O's bit, then O, and so S, came before that start() returned, and every page counts as dirty
- *    then.
+ *    to such a block).  If O falls into the next period of logging, one page too many is reported.  If
+ *    start() clears O's bit, then O, and so S, came before that start() returned, and every page counts as
+ *    dirty then.
  */
 #include "system/dirty-log.h"
 

@@ -7,8 +7,10 @@
 #include "system/machine.h"
 #include "system/ramblock.h"
 
-/* Bounds on what the user may ask for. */
+/* As many threads touch memory, whatever number is asked for. */
 #define MEMORY_BACKEND_MAX_PREALLOC_THREADS 256
+
+/* Highest NUMA node of the host that can be named, plus one. */
 #define MEMORY_BACKEND_MAX_NODES 128
 
 typedef struct MemoryBackend {
@@ -28,7 +30,7 @@ typedef struct MemoryBackendSet {
 /*
  * The text of -object as a list, "memory-backend-ram,id=m0,size=1G" (for JSON see monitor/object-text.h).
  * Errors are GODWIT_ERROR_INVALID in the peers' words; a second line of a message is a hint.  Nothing is
- * made.
+ * made.  A switch without a value ("share" for share=on) is warned of with g_warning().
  */
 ObjectOptions *memory_backend_parse(const char *text, GError **errp);
 
@@ -37,8 +39,8 @@ char *memory_backend_help(const char *type);
 
 /*
  * object-add and -object.  Allocates the memory (and with prealloc has all of it touched, which may take
- * long).  @options is copied.  A child
- * of fork() does not inherit the memory: become a daemon first.  No error has the code GODWIT_ERROR_INVALID: that is for texts.
+ * long).  A child of fork() does not inherit the memory: become a daemon first.  @options is copied.
+ * No error has the code GODWIT_ERROR_INVALID: that is for texts.
  */
 MemoryBackend *memory_backend_add(MemoryBackendSet *set, const ObjectOptions *options, GError **errp);
 

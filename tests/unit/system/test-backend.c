@@ -176,12 +176,12 @@ static void test_property_errors(Fixture *fx, gconstpointer data)
         { "memory-backend-ram,id=a,size=0", "property 'size' of memory-backend-ram doesn't take value '0'" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D,prealloc-threads=0",
           "property 'prealloc-threads' of memory-backend-file doesn't take value '0'" },
-        { "memory-backend-ram,id=a,size=1M,prealloc-threads=257",
-          "property 'prealloc-threads' of memory-backend-ram takes values from 1 to 256" },
-        { "memory-backend-ram,id=a,size=4097",
-          "backend 'memory-backend-ram' memory size must be multiple of 4 KiB" },
-        { "memory-backend-ram,id=a,size=1k",
-          "backend 'memory-backend-ram' memory size must be multiple of 4 KiB" },
+        { "memory-backend-file,id=a,size=4097,mem-path=%D",
+          "backend 'memory-backend-file' memory size must be multiple of 4 KiB" },
+        { "memory-backend-ram,id=a,size=18446744073709551615",
+          "cannot set up guest memory 'a': Cannot allocate memory" },
+        { "memory-backend-memfd,id=a,size=18446744073709551615",
+          "unable to map backing store for guest RAM: Cannot allocate memory" },
         { "memory-backend-ram,id=a,size=1M,host-nodes=0",
           "host-nodes must be empty for policy default, or you should explicitly specify a policy other than "
           "default" },
@@ -208,9 +208,10 @@ static void test_property_errors(Fixture *fx, gconstpointer data)
           "file" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D,pmem=on",
           "'pmem=on' is not supported: data would not be made persistent" },
-        { "memory-backend-file,id=a,size=1M,mem-path=%D,rom=on", "'rom=on' needs 'readonly=on'" },
+        { "memory-backend-file,id=a,size=1M,mem-path=%D,rom=on",
+          "property 'rom' = 'on' is not supported with 'readonly' = 'off'" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D/small,rom=off,readonly=on,share=on",
-          "'rom=off' and 'readonly=on' are incompatible with 'share=on'" },
+          "property 'rom' = 'off' is incompatible with 'readonly' = 'on' and 'share' = 'on'" },
         { "memory-backend-file,id=a,size=1M,mem-path=%D/small",
           "a backing store size 0x10000 is too small for 'size' option 0x100000 plus 'offset' option 0x0" },
         { "memory-backend-file,id=a,size=60k,mem-path=%D/small,offset=8k",
@@ -226,7 +227,7 @@ static void test_property_errors(Fixture *fx, gconstpointer data)
         { "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=3M",
           "Hugepage size must be a power of 2" },
         { "memory-backend-memfd,id=a,size=2M,hugetlb=on,hugetlbsize=0",
-          "property 'hugetlbsize' of memory-backend-memfd doesn't take value '0'" },
+          "Property 'memory-backend-memfd.hugetlbsize' doesn't take value '0'" },
     };
     write_file(fx, "small", 64 * 1024, 7);
     write_file(fx, "empty", 0, 0);
@@ -282,6 +283,20 @@ static void test_text_forms(Fixture *fx, gconstpointer data)
     g_assert_cmpuint(d->block.host[8191], ==, 1);
 
     g_assert_true(fx->set.first == a && a->next == b && b->next == c && c->next == d && !d->next);
+
+    /* A part of a page is a page, except of a file; the property stays as given. */
+    MemoryBackend *e = add(fx, "memory-backend-ram,id=e,size=4097");
+    g_assert_cmpuint(e->block.used_length, ==, 8192);
+    g_assert_cmpuint(memory_backend_properties(e)->size, ==, 4097);
+    g_assert_cmpuint(add(fx, "memory-backend-memfd,id=f,size=1")->block.used_length, ==, 4096);
+
+    g_test_expect_message(NULL, G_LOG_LEVEL_WARNING,
+                          "short-form boolean option 'share' deprecated\nPlease use share=on instead");
+    g_test_expect_message(NULL, G_LOG_LEVEL_WARNING,
+                          "short-form boolean option 'nomerge' deprecated\nPlease use merge=off instead");
+    MemoryBackend *g = add(fx, "memory-backend-ram,id=g,size=4k,share,nomerge");
+    g_test_assert_expected_messages();
+    g_assert_true(memory_backend_properties(g)->share && !memory_backend_properties(g)->merge);
     g_assert_true(memory_backend_find(&fx->set, "c") == c);
     g_assert_null(memory_backend_find(&fx->set, "x"));
 }
@@ -477,7 +492,7 @@ static void test_prealloc(Fixture *fx, gconstpointer data)
     static const char *const texts[] = {
         "memory-backend-ram,id=a,size=8M,prealloc=on",
         "memory-backend-ram,id=b,size=20M,prealloc=on,prealloc-threads=3",
-        "memory-backend-ram,id=c,size=4k,prealloc=on,prealloc-threads=256",
+        "memory-backend-ram,id=c,size=4k,prealloc=on,prealloc-threads=1000000",
         "memory-backend-memfd,id=d,size=9M,prealloc=on,prealloc-threads=2",
         "memory-backend-file,id=e,size=5M,mem-path=%D/e,share=on,prealloc=on,prealloc-threads=4",
     };

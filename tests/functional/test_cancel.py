@@ -115,6 +115,7 @@ def test_after_the_end(source, godwit, make_vm, make_ram, make_route):
 
 def test_many_times(source, again, folder):
     """Begun and cancelled at once, over and over."""
+    source.set_parameters(max_bandwidth=MIB)
     with listen_tcp() as listener:
         port = listener.getsockname()[1]
         for _ in range(30):

@@ -133,6 +133,11 @@ RAM_MEMBERS = set('''total transferred remaining duplicate normal normal-bytes d
     postcopy-bytes dirty-sync-missed-zero-copy'''.split())
 
 
+def members(info):
+    """Members as QEMU has them; those of our own begin with "x-"."""
+    return {name for name in info if not name.startswith('x-')}
+
+
 def test_members_by_state(pair, make_route):
     src, dst = pair()
     assert src.migration() == {}
@@ -146,17 +151,16 @@ def test_members_by_state(pair, make_route):
     assert listening['socket-address'] == [{'type': 'unix', 'path': route.path('.unix')}]
     route.connect(src)
     active = src.wait_migration('active')
-    assert set(active) == {'status', 'setup-time', 'total-time', 'expected-downtime', 'remaining', 'ram'}
+    assert members(active) == {'status', 'setup-time', 'total-time', 'expected-downtime', 'remaining', 'ram'}
     assert set(active['ram']) == RAM_MEMBERS
     assert active['ram']['total'] == SIZE and active['ram']['page-size'] == PAGE
-    receiving = dst.migration()
-    assert receiving['status'] == 'active'
+    dst.wait_migration('active')
     src.set_parameters(max_bandwidth=0)
     waiting = src.wait_migration('pre-switchover')
-    assert set(waiting) == set(active)
+    assert members(waiting) == members(active)
     src.call('migrate-continue', state='pre-switchover')
     completed = src.wait_migration('completed')
-    assert set(completed) == {'status', 'setup-time', 'total-time', 'downtime', 'ram'}
+    assert members(completed) == {'status', 'setup-time', 'total-time', 'downtime', 'ram'}
     assert set(completed['ram']) == RAM_MEMBERS
     assert dst.wait_migration('completed') == {'status': 'completed'}
 

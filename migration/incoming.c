@@ -177,9 +177,11 @@ static void connection_known(ChannelProbe *probe, uint32_t magic, const GError *
     g_ptr_array_remove(in->probes, probe);
     if (error) {
         migration_host_log(host, "Failed to peek at channel: %s", error->message);
-    } else if (magic != STREAM_MAGIC) {
-        migration_host_log(host, "unknown channel magic: %u", magic);
     } else {
+        if (magic != STREAM_MAGIC) {
+            /* The load thread finds the same, and fails the migration with its own words. */
+            migration_host_log(host, "unknown channel magic: %u", magic);
+        }
         begin_load(in, g_steal_pointer(&channel));
         for (guint i = 0; i < in->probes->len; i++) {
             refuse_extra(in);

@@ -81,7 +81,8 @@ def test_cut_at_many_points(how, source, godwit, make_vm, make_ram, destination,
             source.call('cont')         # a test may do so: that destination is thrown away
         else:
             goes_on(source, content)
-            assert dst.incoming_verdict() == 'failed' or point > length - 1500
+            # Less than four bytes are no migration yet.
+            assert point < 4 or dst.incoming_verdict() == 'failed' or point > length - 1500
         dst.reap()
     sent_again(source, destination, make_route)
 

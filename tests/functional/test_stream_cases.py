@@ -78,13 +78,26 @@ def test_truncated(destination, folder):
     end = data.rindex(b'\0\6')
     rng = random.Random(3)
     lengths = sorted(
-        {*range(0, 0x60, 3), *rng.sample(range(0x60, end), 40), end, end + 1, end + 3,
+        {*range(4, 0x60, 3), *rng.sample(range(0x60, end), 40), end, end + 1, end + 3,
          len(data) - 1})
     for number, length in enumerate(lengths):
         dst = destination(number)
         feed.stream(dst, data[:length], folder)
         assert dst.incoming_verdict() == ('completed' if length > end else 'failed'), length
         dst.reap()
+
+
+@pytest.mark.parametrize('first', (b'', b'Q', b'QEV', b'\0\0'))
+def test_short_connection_does_no_harm(first, destination, folder):
+    """Whoever connects and goes away before it has said what it is leaves the destination as it was."""
+    dst = destination()
+    with feed.connect(dst, folder) as sock:
+        feed.send(sock, first)
+    with feed.connect_unix(f'{folder}/dst0.incoming') as sock:
+        feed.send(sock, stream())
+        sock.shutdown(1)
+        assert dst.wait_migration('completed')
+    dst.ram.assert_same(good_memory())
 
 
 def test_mutated(destination, folder):
@@ -113,7 +126,10 @@ def test_silent_peer_does_not_block_the_monitor(destination, folder):
         feed.send(sock, b'QE')
         dst.call('query-status')
         assert dst.qmp.latency < 5
-        assert dst.migration_state() in ('setup', 'active')
+        assert dst.migration_state() == 'setup'
+        feed.send(sock, b'VM\0\0')
+        dst.wait_migration('active')
+        dst.call('query-status')
     assert dst.incoming_verdict() == 'failed'
 
 

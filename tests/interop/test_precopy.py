@@ -2,7 +2,7 @@
 """Precopy between godwit and each real QEMU, both ways, over each transport, byte for byte."""
 import pytest
 from godwit import verifier
-from godwit.programs import PEERS, compat_options
+from godwit.programs import COMPAT, PEERS, compat_options
 from godwit.ram import MIB, PAGE
 from godwit.relay import Faults
 from godwit.routes import ROUTES, perform
@@ -152,5 +152,5 @@ def test_chain_back(pair, setting, make_vm, make_ram, make_route):
 def compat_options_back(pair):
     """For the middle of a chain when it is newer than the end."""
     if pair[1] == 'godwit':
-        return ['-global', f'migration.x-compat={pair[0]}']
+        return ['-global', f'migration.x-compat={COMPAT[pair[0]]}']
     return []

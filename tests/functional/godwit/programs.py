@@ -46,12 +46,16 @@ COMPAT_PROPERTIES = (
 )
 
 
+# Towards a peer, godwit is told the age of the nearest change that concerns it: migration.x-compat.
+COMPAT = {'7.2': '7.2', '10.0': '11.0', '11.1': '11.1'}
+
+
 def compat_options(source, destination):
     """Command-line words for @source so that @destination understands its stream."""
     if destination.is_godwit:
         return []
     if source.is_godwit:
-        return ['-global', f'migration.x-compat={destination.name}']
+        return ['-global', f'migration.x-compat={COMPAT[destination.name]}']
     words = []
     for name, value, since, below in COMPAT_PROPERTIES:
         if source.version >= since and destination.version < below:

@@ -115,17 +115,36 @@ static gboolean load_ended(gpointer opaque)
     return G_SOURCE_REMOVE;
 }
 
+/*
+ * The hand-over.  The source gives its guest up when it reads SHUT 0; where that cannot be sent, its guest goes on, so
+ * ours must not run.
+ */
+static bool hand_over(const MigrationHost *host, LoadVM *l, GError **errp)
+{
+    if (loadvm_shut_return_path(l, true, errp)) {
+        return true;
+    }
+    if (host->ops->run_state(host->opaque) == RUN_STATE_RUNNING) {
+        host->ops->stop(host->opaque, RUN_STATE_PAUSED, NULL);
+    }
+    return false;
+}
+
 static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
 {
     MigrationContext *ctx = in->ctx;
     g_autoptr(GError) late = NULL;
 
+    if (ok) {
+        ok = hand_over(&ctx->host, l, &error);
+    } else {
+        loadvm_shut_return_path(l, false, NULL);
+    }
     g_mutex_lock(&ctx->lock);
     in->error = error;
     g_mutex_unlock(&ctx->lock);
     migration_update_busy(ctx, false, false);
     migration_state_set(&ctx->incoming_state, ok ? MIGRATION_STATUS_COMPLETED : MIGRATION_STATUS_FAILED);
-    loadvm_shut_return_path(l, ok);
     if (!ok) {
         channel_shutdown(in->channel);      /* a command that still writes is not waited for */
     }

@@ -159,17 +159,20 @@ void loadvm_wait(LoadVM *l)
     stream_peek_u8(l->r, 0);
 }
 
-void loadvm_shut_return_path(LoadVM *l, bool ok)
+bool loadvm_shut_return_path(LoadVM *l, bool ok, GError **errp)
 {
     g_autoptr(GError) error = NULL;
 
     if (!l->return_path_open || l->return_path_shut) {
-        return;
+        return true;
     }
     l->return_path_shut = true;
     if (!return_path_write(stream_reader_channel(l->r), RETURN_PATH_SHUT, ok ? 0 : 1, &error)) {
         trace_return_path_shut_failed(error->message);
+        g_propagate_prefixed_error(errp, g_steal_pointer(&error), "The source cannot be told of the arrival: ");
+        return false;
     }
+    return true;
 }
 
 /* ---- header and configuration ---- */

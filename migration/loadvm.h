@@ -35,7 +35,10 @@ bool loadvm_run(LoadVM *l, GError **errp);
 /* After loadvm_run(): what the stream said about the guest's run state. */
 const GlobalState *loadvm_global_state(const LoadVM *l);
 
-/* The last message on the return path, if the source has opened it: @ok or not.  Failure is logged only. */
-void loadvm_shut_return_path(LoadVM *l, bool ok);
+/*
+ * The last message on the return path, if the source has opened it: @ok or not.  False if it could not be
+ * sent: the source then takes the migration for failed, and its guest goes on.
+ */
+bool loadvm_shut_return_path(LoadVM *l, bool ok, GError **errp);
 
 #endif

@@ -1294,8 +1294,8 @@ static void shut(bool opened, bool ok, const uint8_t *expected, size_t len)
     g_autoptr(Channel) channel = channel_buffer_new(s->data, s->len);
     LoadVM *l = loadvm_new(&host, options, channel);
     g_assert_true(loadvm_run(l, NULL));
-    loadvm_shut_return_path(l, ok);
-    loadvm_shut_return_path(l, !ok);    /* only the first counts */
+    g_assert_true(loadvm_shut_return_path(l, ok, NULL));
+    loadvm_shut_return_path(l, !ok, NULL);    /* only the first counts */
     const GByteArray *bytes = channel_buffer_bytes(channel);
     g_assert_cmpmem(bytes->data + s->len, bytes->len - s->len, expected, len);
     loadvm_free(l);

@@ -479,10 +479,9 @@ static bool load_element(LoadVM *l, bool *eof, GError **errp)
 /* A source that sends no description but waits for our verdict would wait for ever. */
 static bool description_is_coming(LoadVM *l)
 {
-    const uint8_t *data;
     int fd = channel_poll_fd(stream_reader_channel(l->r));
 
-    if (!l->return_path_open || fd < 0 || stream_buffered(l->r, &data) > 0) {
+    if (!l->return_path_open || fd < 0 || stream_has_buffered(l->r)) {
         return true;
     }
     struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -444,6 +444,11 @@ size_t stream_buffered(StreamReader *r, const uint8_t **data)
     return r->error ? 0 : reader_have(r);
 }
 
+bool stream_has_buffered(const StreamReader *r)
+{
+    return !r->error && reader_have(r) > 0;
+}
+
 /* The buffer is empty: reads to @buf, and what else comes to the buffer.  The bytes that went to @buf. */
 static size_t reader_read_direct(StreamReader *r, void *buf, size_t len)
 {

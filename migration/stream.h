@@ -60,6 +60,8 @@ bool stream_get_counted_string(StreamReader *r, char *out);
 int stream_peek_u8(StreamReader *r, size_t ahead);
 /* Without blocking for more than one read: how many bytes can be had from the buffer, and where they are. */
 size_t stream_buffered(StreamReader *r, const uint8_t **data);
+/* Without reading at all: are there bytes in the buffer? */
+bool stream_has_buffered(const StreamReader *r);
 /*
  * The fast path of page loading: takes @len bytes straight into @buf and, in the same readv, as many of the
  * following bytes into the internal buffer as come.

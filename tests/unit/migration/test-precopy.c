@@ -499,6 +499,13 @@ static void test_live_bandwidth(void)
     clear_pair(&src, &dst);
 }
 
+static bool is_throttled(void *opaque)
+{
+    Vm *vm = opaque;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&vm->host.lock);
+    return vm->host.throttle_max > 0;
+}
+
 /* Dirtied faster than sent, whatever the limit: only the throttle or a longer downtime ends it. */
 static void test_auto_converge(void)
 {
@@ -512,9 +519,7 @@ static void test_auto_converge(void)
     writer_start(&w, &src, 20);
     connect_pair(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_ACTIVE);
-    for (unsigned i = 0; i < 300 && !g_atomic_int_get(&src.host.throttle_max); i++) {
-        run_main_loop(100);
-    }
+    wait_until(is_throttled, &src, "the throttle");
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_true(info->has_cpu_throttle_percentage);
     g_assert_cmpint(info->cpu_throttle_percentage, >=, 20);

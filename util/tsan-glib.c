@@ -212,7 +212,8 @@ TASK_PROPAGATE(boolean, gboolean)
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
-    return "race:g_queue_pop_tail\n"
+    return "race:libgio-2.0.so\n"
+           "race:g_queue_pop_tail\n"
            "race:g_slice_alloc\n"
            "race:g_slice_free1\n";
 }

@@ -102,7 +102,7 @@ static void throttle(void *opaque, unsigned percent)
     FakeHost *h = opaque;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&h->lock);
     h->throttle_percent = percent;
-    h->throttle_max = MAX(h->throttle_max, percent);
+    g_atomic_int_set(&h->throttle_max, MAX(h->throttle_max, percent));
 }
 
 static bool has_vcpus(void *opaque)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 /* Keys that wait while a command runs. */
@@ -179,9 +180,18 @@ static unsigned char complete_key(EditLine *el, int key)
 
 /* ---- the thread ---- */
 
+/* Whoever opened the terminal has decided whether ^C is a signal; libedit must not change that. */
+static bool keys_are_signals(void)
+{
+    struct termios tio;
+
+    return tcgetattr(STDIN_FILENO, &tio) < 0 || (tio.c_lflag & ISIG);
+}
+
 static bool open_editor(LineTerminal *t)
 {
     static const cookie_io_functions_t functions = { .write = write_output };
+    bool signals = keys_are_signals();
     HistEvent event;
 
     t->out = fopencookie(t, "w", functions);
@@ -193,6 +203,9 @@ static bool open_editor(LineTerminal *t)
     t->history = history_init();
     history(t->history, &event, H_SETSIZE, LINE_HISTORY_MAX);
     history(t->history, &event, H_SETUNIQUE, 1);
+    if (!signals) {
+        el_set(t->el, EL_SETTY, "-d", "-isig", NULL);
+    }
     el_set(t->el, EL_CLIENTDATA, t);
     el_set(t->el, EL_GETCFN, read_key);
     el_set(t->el, EL_PROMPT, show_prompt);

@@ -60,6 +60,14 @@ static bool ignore(const CmdlineUse *use, GError **errp)
 /* A key=value list whose keys are checked and which has no effect. */
 static bool ignore_list(const CmdlineUse *use, GError **errp)
 {
+    g_autoptr(KeyVal) kv = keyval_parse(use->arg, NULL, KEYVAL_OPTS, errp);
+
+    return kv && keyval_check_keys(kv, use->option->keys, errp);
+}
+
+/* Like ignore_list(), and the first word may stand without its key. */
+static bool ignore_list_implied(const CmdlineUse *use, GError **errp)
+{
     g_autoptr(KeyVal) kv = keyval_parse(use->arg, use->option->keys[0], KEYVAL_OPTS, errp);
 
     return kv && keyval_check_keys(kv, use->option->keys, errp);
@@ -155,6 +163,9 @@ static void machine_property(VmConfig *config, const KeyValPair *pair)
 
         for (int i = 0; names[i]; i++) {
             add_accel(config, names[i], NULL, NULL);
+        }
+        if (!names[0]) {
+            add_accel(config, "", NULL, NULL);
         }
     } else if (strcmp(pair->key, "memory-backend") == 0) {
         g_free(config->memory_backend);
@@ -867,8 +878,8 @@ const CmdlineOption cmdline_options[] = {
      "Refused: no machine here boots a kernel."},
     {"rtc", NULL, "[base=...][,clock=...][,driftfix=...]", SECTION_COMPAT, ignore_list, 0,
      KEYS("base", "clock", "driftfix"), "There is no clock device."},
-    {"boot", NULL, "[order=...][,once=...][,menu=...][,strict=...]", SECTION_COMPAT, ignore_list, 0,
-     KEYS("order", "once", "menu", "splash", "splash-time", "reboot-timeout", "strict"), "Nothing boots."},
+    {"boot", NULL, "[order=...][,once=...][,menu=...][,strict=...]", SECTION_COMPAT, ignore_list_implied,
+     0, KEYS("order", "once", "menu", "splash", "splash-time", "reboot-timeout", "strict"), "Nothing boots."},
     {"compat", NULL, "[deprecated-input=...][,...]", SECTION_COMPAT, ignore_list, 0,
      KEYS("deprecated-input", "deprecated-output", "unstable-input", "unstable-output"),
      "Nothing is deprecated."},

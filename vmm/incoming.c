@@ -136,8 +136,10 @@ static json_t *channel_from_json(const char *text, GError **errp)
     json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &why);
 
     if (!json) {
+        bool cut = json_error_code(&why) == json_error_premature_end_of_input;
+
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "%d:%d: JSON parse error, %s", why.line,
-                    why.column, why.text);
+                    why.column + (cut ? 1 : 0), cut ? "premature end of input" : why.text);
     }
     return json;
 }
@@ -175,6 +177,24 @@ static bool start_channel(Vm *vm, const char *text, GError **errp)
     return channel && migration_incoming_start(vm->migration, NULL, &list, true, errp);
 }
 
+/* No client can have handed over a named descriptor yet: fd: is a number here. */
+static bool check_fd_number(const char *uri, GError **errp)
+{
+    const char *name = g_str_has_prefix(uri, "fd:") ? uri + strlen("fd:") : NULL;
+    uint64_t number;
+
+    if (!name || !name[0] || g_ascii_string_to_unsigned(name, 10, 0, G_MAXINT, &number, NULL)) {
+        return true;
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Invalid file descriptor number '%s'", name);
+    return false;
+}
+
+static bool start_uri(Vm *vm, const char *uri, GError **errp)
+{
+    return check_fd_number(uri, errp) && migration_incoming_start(vm->migration, uri, NULL, true, errp);
+}
+
 bool vm_start_incoming(Vm *vm)
 {
     GPtrArray *given = vm->config->incoming;
@@ -184,8 +204,7 @@ bool vm_start_incoming(Vm *vm)
     if (!last || strcmp(last->text, "defer") == 0) {
         return true;
     }
-    bool ok = is_channel(last->text) ? start_channel(vm, last->text, &err)
-                                     : migration_incoming_start(vm->migration, last->text, NULL, true, &err);
+    bool ok = is_channel(last->text) ? start_channel(vm, last->text, &err) : start_uri(vm, last->text, &err);
     if (!ok) {
         report_error(last->location, err);
     }

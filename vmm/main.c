@@ -63,12 +63,12 @@ static bool enable_traces(const VmConfig *config)
         g_autoptr(GError) err = NULL;
 
         if (!trace_enable_file(g_ptr_array_index(config->trace_files, i), warnings, &err)) {
-            report_error(NULL, err);
+            report_file(err->message);
             return false;
         }
     }
     for (unsigned i = 0; i < warnings->len; i++) {
-        report("%s", (const char *)g_ptr_array_index(warnings, i));
+        report_file(g_ptr_array_index(warnings, i));
     }
     return true;
 }

@@ -14,7 +14,7 @@ static struct {
     GThread *main_thread;
 } settings;
 
-static void write_line(const char *kind, const char *location, const char *text)
+static void write_line(const char *separator, const char *kind, const char *location, const char *text)
 {
     GString *line = g_string_new(NULL);
 
@@ -26,8 +26,8 @@ static void write_line(const char *kind, const char *location, const char *text)
     if (settings.guest_name) {
         g_string_append_printf(line, "%s ", settings.guest_name);
     }
-    g_string_append_printf(line, "%s: %s%s%s%s\n", settings.program, location ? location : "",
-                           location ? ": " : "", kind, text);
+    g_string_append_printf(line, "%s%s%s%s%s%s\n", settings.program, separator,
+                           location ? location : "", location ? ": " : "", kind, text);
     fputs(line->str, stderr);
     fflush(stderr);
     g_string_free(line, true);
@@ -62,7 +62,7 @@ static GLogWriterOutput write_log(GLogLevelFlags level, const GLogField *fields,
         return g_log_writer_default(level, fields, n_fields, opaque);
     }
     bool main_thread = g_thread_self() == settings.main_thread;
-    write_line(kind, main_thread && level != G_LOG_LEVEL_MESSAGE ? settings.location : NULL, text);
+    write_line(": ", kind, main_thread && level != G_LOG_LEVEL_MESSAGE ? settings.location : NULL, text);
     return G_LOG_WRITER_HANDLED;
 }
 
@@ -93,10 +93,15 @@ void report(const char *format, ...)
     va_start(ap, format);
     g_autofree char *text = g_strdup_vprintf(format, ap);
     va_end(ap);
-    write_line("", NULL, text);
+    write_line(": ", "", NULL, text);
 }
 
 void report_error(const char *location, const GError *error)
 {
-    write_line("", location, error->message);
+    write_line(": ", "", location, error->message);
+}
+
+void report_file(const char *text)
+{
+    write_line(":", "", NULL, text);
 }

@@ -21,6 +21,9 @@ void report_set_location(const char *location);
 /* "PROG: TEXT".  A text of several lines ends in hints.  Any thread. */
 void report(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
+/* "PROG:TEXT", for a text that begins with the name of a file. */
+void report_file(const char *text);
+
 /* "PROG: LOCATION: TEXT"; @location may be NULL. */
 void report_error(const char *location, const GError *error);
 

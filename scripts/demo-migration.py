@@ -112,8 +112,8 @@ def main(argv):
     wait_for(lambda: source.workload()['pages-written'] > 1000, START_SECONDS, 'the guest writes')
     before = source.workload()
     print(f'The guest has written {before["pages-written"]} pages.  It moves while it goes on writing:')
-    tool = [sys.executable, os.path.join(TOP, 'tools', 'godwit-migrate'), source.qmp_path, destination.qmp_path,
-            args.uri, '-p', f'max-bandwidth={args.bandwidth}', '-c', 'return-path']
+    tool = [sys.executable, os.path.join(TOP, 'tools', 'godwit-migrate'),
+            source.qmp_path, destination.qmp_path, args.uri, '-p', f'max-bandwidth={args.bandwidth}', '-c', 'return-path']
     print(f'$ godwit-migrate {shlex.join(tool[2:])}')
     sys.stdout.flush()
     status = subprocess.run(tool, check=False).returncode

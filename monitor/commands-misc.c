@@ -5,6 +5,7 @@
 #include "accel/workload.h"
 #include "qapi/qapi-commands-misc.h"
 #include "qapi/qapi-commands-workload.h"
+#include "system/cmdline.h"
 #include "util/error.h"
 #include "util/trace.h"
 
@@ -221,14 +222,26 @@ bool qmp_x_workload_verify(MonitorContext *ctx, GError **errp)
 
 /* ---- the command line ---- */
 
+/* Names only: what the parameters are is for people, in --help. */
 CommandLineOptionInfoList *
 qmp_query_command_line_options(MonitorContext *ctx, const query_command_line_options_arg *arg, GError **errp)
 {
-    if (arg->option) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "invalid option name: %s", arg->option);
-        return NULL;
+    g_autofree const char **names = cmdline_option_names();
+    CommandLineOptionInfoList *list = g_new0(CommandLineOptionInfoList, 1);
+
+    list->items = g_new0(CommandLineOptionInfo *, g_strv_length((char **)names));
+    for (const char **name = names; *name; name++) {
+        if (!arg->option || strcmp(arg->option, *name) == 0) {
+            CommandLineOptionInfo *info = list->items[list->count++] = g_new0(CommandLineOptionInfo, 1);
+            info->option = g_strdup(*name);
+            info->parameters = g_new0(CommandLineParameterInfoList, 1);
+        }
     }
-    return g_new0(CommandLineOptionInfoList, 1);
+    if (list->count == 0) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "invalid option name: %s", arg->option);
+        g_clear_pointer(&list, qapi_free_CommandLineOptionInfoList);
+    }
+    return list;
 }
 
 /* ---- there are no network cards ---- */

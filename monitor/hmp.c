@@ -13,6 +13,8 @@
 #define BANNER       "Godwit " GODWIT_VERSION " monitor - type 'help' for more information\r\n"
 #define PROMPT       "(qemu) "
 #define WAIT_POLL_MS 100
+/* Bytes of echo between two looks at whether the client reads. */
+#define ECHO_MAX 4096
 
 typedef struct HmpSession {
     LineHistory *history; /* outlives clients */
@@ -238,7 +240,8 @@ static size_t hmp_consume(Monitor *mon, const char *data, size_t len)
         line_terminal_keys(s->terminal, data, len);
         return len;
     }
-    while (used < len && !line) {
+    /* The echo grows with the square of the line: no more than the client takes. */
+    while (used < len && !line && out->len < ECHO_MAX) {
         line = line_editor_key(s->editor, (uint8_t)data[used++], out);
     }
     send_text(mon, out);

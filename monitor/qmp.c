@@ -39,6 +39,7 @@ typedef struct QmpSession {
     GQueue queue;     /* of QueuedRequest; only with oob */
     bool queue_full;  /* the input is blocked for that */
     guint run_source; /* runs the queue */
+    FdBatch left_fds; /* no request of the queue has taken them yet */
 } QmpSession;
 
 /* ---- output ---- */
@@ -134,6 +135,8 @@ static json_t *run_command(Monitor *mon, json_t *json, GError **errp)
         return NULL;
     }
     trace_monitor_qmp_command(request.command, request.oob);
+    /* What happened before the end of negotiation is not for this client. */
+    monitor_flush_events(mon->ctx);
     GError *err = NULL;
     json_t *result = command->run(mon->ctx, mon, request.arguments, &err);
     if (!result) {
@@ -166,21 +169,28 @@ static void queued_request_free(gpointer opaque)
     g_free(queued);
 }
 
-/* Runs with the descriptors that came with the request; what it leaves is there for the next. */
+/*
+ * A request runs with the descriptors that came with it or, if none did, with what the request before it
+ * left: they travel with a piece of the stream, which may hold earlier requests as well.
+ */
 static void run_queued(Monitor *mon, QueuedRequest *queued)
 {
+    QmpSession *s = mon->session;
+
     if (!queued->json) {
         send_reply(mon, qmp_reply_error(queued->error, NULL));
         return;
     }
-    FdBatch later = mon->fds;
-    mon->fds = queued->fds;
-    queued->fds = (FdBatch){ 0 };
-    run_request(mon, queued->json);
-    if (later.count) {
-        fd_batch_clear(&mon->fds);
-        mon->fds = later;
+    FdBatch arrived = mon->fds;
+    if (queued->fds.count) {
+        fd_batch_clear(&s->left_fds);
+        s->left_fds = queued->fds;
+        queued->fds = (FdBatch){ 0 };
     }
+    mon->fds = s->left_fds;
+    run_request(mon, queued->json);
+    s->left_fds = mon->fds;
+    mon->fds = arrived;
 }
 
 static gboolean run_queue(gpointer opaque)
@@ -275,6 +285,7 @@ static void forget_client(QmpSession *s)
     g_clear_pointer(&s->parser, json_parser_free);
     g_clear_handle_id(&s->run_source, g_source_remove);
     g_queue_clear_full(&s->queue, queued_request_free);
+    fd_batch_clear(&s->left_fds);
     s->negotiated = false;
     s->oob = false;
     s->queue_full = false;

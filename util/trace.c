@@ -19,6 +19,10 @@
  */
 static TraceGroup *groups;
 
+/*
+ * Atomic.  Once this is a descriptor of our own it stays the same, and another destination is duplicated onto
+ * it: so a thread that is about to write never finds it closed.
+ */
 static int log_fd = STDERR_FILENO;
 static bool log_timestamps;
 
@@ -64,7 +68,7 @@ void trace_event_set_enabled(TraceEvent *event, bool enabled)
 
 bool trace_pattern_match(const char *pattern, const char *name)
 {
-    const char *star = NULL;    /* the last * seen: it may take more characters when the rest fails */
+    const char *star = NULL; /* the last * seen: it may take more characters when the rest fails */
     const char *resume = NULL;
 
     while (*name) {
@@ -150,29 +154,40 @@ static char *expand_pid(const char *path)
     return g_strjoinv(pid, parts);
 }
 
+/* Takes @fd, or duplicates standard error. */
+static void set_log_fd(int fd)
+{
+    int current = trace_log_fd();
+
+    if (current != STDERR_FILENO) {
+        dup3(fd, current, O_CLOEXEC);
+        if (fd != STDERR_FILENO) {
+            close(fd);
+        }
+    } else {
+        __atomic_store_n(&log_fd, fd, __ATOMIC_RELEASE);
+    }
+}
+
 bool trace_set_log_file(const char *path, GError **errp)
 {
-    int fd = STDERR_FILENO;
-
-    if (path) {
-        g_autofree char *name = expand_pid(path);
-
-        fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
-        if (fd < 0) {
-            error_set_errno(errp, GODWIT_ERROR_IO, errno, "Error opening logfile %s", name);
-            return false;
-        }
+    if (!path) {
+        set_log_fd(STDERR_FILENO);
+        return true;
     }
-    if (log_fd != STDERR_FILENO) {
-        close(log_fd);
+    g_autofree char *name = expand_pid(path);
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0) {
+        error_set_errno(errp, GODWIT_ERROR_IO, errno, "Error opening logfile %s", name);
+        return false;
     }
-    log_fd = fd;
+    set_log_fd(fd);
     return true;
 }
 
 int trace_log_fd(void)
 {
-    return log_fd;
+    return __atomic_load_n(&log_fd, __ATOMIC_ACQUIRE);
 }
 
 void trace_set_timestamps(bool on)
@@ -210,7 +225,7 @@ void trace_log(const char *fmt, ...)
     line[n++] = '\n';
     ssize_t written;
     do {
-        written = write(log_fd, line, n);
+        written = write(trace_log_fd(), line, n);
     } while (written < 0 && errno == EINTR);
     errno = saved_errno;
 }

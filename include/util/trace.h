@@ -24,8 +24,7 @@
  * Arguments may be integers, bool, double, const char * and void *; nothing is evaluated
  * lazily, so guard costly arguments with trace_NAME_enabled().
  *
- * All functions are for any thread, except those that set the log's destination: call them
- * before other threads exist.
+ * All functions are for any thread, except that only the main thread sets the log's destination.
  */
 typedef struct TraceEvent {
     const char *name;

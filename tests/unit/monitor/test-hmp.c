@@ -101,6 +101,23 @@ static void test_session_quit(Fixture *f, gconstpointer data)
     test_client_free(c);
 }
 
+/* A long line without an end, from a client that does not read its echo. */
+static void test_session_deaf(Fixture *f, gconstpointer data)
+{
+    test_vm_add_monitor(f->vm, "hmp", MONITOR_MODE_READLINE, false);
+    TestClient *c = test_client_new(f->vm, "hmp");
+    g_autofree char *line = g_strnfill(4000, 'x');
+
+    g_free(test_receive_until(c, PROMPT));
+    test_send(c, line);
+    test_settle();
+    g_assert_cmpuint(chardev_pending(chardev_find("hmp")), <, 1 << 20);
+    test_send(c, "\n");
+    g_autofree char *end = g_strdup_printf("\r\nunknown command: '%s'\r\n" PROMPT, line);
+    g_free(test_receive_until(c, end));
+    test_client_free(c);
+}
+
 /* Without -d the prompt waits for the end of the migration, and so does what is typed. */
 static void test_session_migrate(Fixture *f, gconstpointer data)
 {
@@ -369,6 +386,7 @@ int main(int argc, char **argv)
 #define ADD(path, function) g_test_add(path, Fixture, NULL, set_up, function, tear_down)
     ADD("/hmp/session", test_session);
     ADD("/hmp/session-quit", test_session_quit);
+    ADD("/hmp/session-deaf", test_session_deaf);
     ADD("/hmp/session-migrate", test_session_migrate);
     ADD("/hmp/errors", test_errors);
     ADD("/hmp/help", test_help);

@@ -347,6 +347,21 @@ static void test_next_client(Fixture *f, gconstpointer data)
                   "{\"return\": {\"running\": false, \"status\": \"prelaunch\"}}");
 }
 
+/* Events of before the end of negotiation do not come after it. */
+static void test_events_and_negotiation(void)
+{
+    TestVm *vm = test_vm_new(false);
+    test_vm_add_monitor(vm, "qmp", MONITOR_MODE_CONTROL, false);
+    TestClient *c = test_client_new(vm, "qmp");
+
+    test_expect(c, greeting);
+    g_thread_join(g_thread_new("events", raise_events, vm));
+    test_exchange(c, "{\"execute\":\"qmp_capabilities\"}", OK);
+    test_expect_silence(c);
+    test_client_free(c);
+    test_vm_free(vm);
+}
+
 static void test_several_monitors(Fixture *f, gconstpointer data)
 {
     test_vm_add_monitor(f->vm, "other", MONITOR_MODE_CONTROL, false);
@@ -443,6 +458,38 @@ static void test_getfd(Fixture *f, gconstpointer data)
     close(fd);
 }
 
+/* Each descriptor goes with its own request, also when requests are read ahead. */
+static void test_getfd_oob(void)
+{
+    TestVm *vm = test_vm_new(false);
+    test_vm_add_monitor(vm, "qmp", MONITOR_MODE_CONTROL, false);
+    TestClient *c = test_client_new(vm, "qmp");
+
+    test_expect(c, greeting);
+    test_exchange(c, "{\"execute\":\"qmp_capabilities\",\"arguments\":{\"enable\":[\"oob\"]}}", OK);
+    int first = new_file();
+    int second = new_file();
+    g_assert_cmpint(write(second, "xy", 2), ==, 2);
+    test_send(c, "{\"execute\":\"query-name\"}");
+    test_send_fd(c, "{\"execute\":\"getfd\",\"arguments\":{\"fdname\":\"a\"}}", first);
+    test_send_fd(c, "{\"execute\":\"getfd\",\"arguments\":{\"fdname\":\"b\"}}", second);
+    test_send(c, "{\"execute\":\"getfd\",\"arguments\":{\"fdname\":\"c\"}}");
+    test_expect(c, OK);
+    test_expect(c, OK);
+    test_expect(c, OK);
+    test_expect(c, FAILED("No file descriptor supplied via SCM_RIGHTS"));
+    int a = monitor_take_fd(&vm->ctx, "a", NULL);
+    int b = monitor_take_fd(&vm->ctx, "b", NULL);
+    g_assert_cmpint(lseek(a, 0, SEEK_END), ==, 0);
+    g_assert_cmpint(lseek(b, 0, SEEK_END), ==, 2);
+    close(a);
+    close(b);
+    close(first);
+    close(second);
+    test_client_free(c);
+    test_vm_free(vm);
+}
+
 static void test_add_fd(Fixture *f, gconstpointer data)
 {
     int fd = new_file();
@@ -506,10 +553,12 @@ int main(int argc, char **argv)
     ADD("/qmp/quit", test_quit);
     ADD("/qmp/no-reboot", test_no_reboot);
     ADD("/qmp/next-client", test_next_client);
+    g_test_add_func("/qmp/events-and-negotiation", test_events_and_negotiation);
     ADD("/qmp/several-monitors", test_several_monitors);
     ADD("/qmp/back-pressure", test_back_pressure);
     ADD("/qmp/client-vanishes", test_client_vanishes);
     ADD("/qmp/getfd", test_getfd);
+    g_test_add_func("/qmp/getfd-oob", test_getfd_oob);
     ADD("/qmp/add-fd", test_add_fd);
     g_test_add_func("/qmp/incoming-stop-cont", test_incoming_stop_cont);
     return g_test_run();

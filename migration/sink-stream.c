@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "migration/ram-wire.h"
+#include "migration/ram-records.h"
 #include "migration/ram.h"
 #include "migration/xbzrle.h"
 #include "util/buffer-is-zero.h"
@@ -22,7 +22,7 @@ typedef struct StreamSink {
     RamSink base;
     RamSave *save;
     RamStats *stats;
-    const RAMBlock *last_block;     /* named in the stream last */
+    RamRecords records;
     bool detect_zero;
     bool wants_xbzrle;              /* the capability */
     XbzrleCache *cache;             /* NULL until the first round has ended */
@@ -45,22 +45,12 @@ typedef struct Sending {
 
 static void put_word(Sending *n, uint64_t word)
 {
-    if (G_LIKELY(n->block == n->s->last_block)) {
-        stream_put_be64(n->w, word | RAM_FLAG_CONTINUE);
-        n->bytes += sizeof(word);
-        return;
-    }
-    stream_put_be64(n->w, word);
-    stream_put_counted_string(n->w, n->block->idstr);
-    n->bytes += sizeof(word) + 1 + strlen(n->block->idstr);
-    n->s->last_block = n->block;
+    n->bytes += ram_records_put_word(&n->s->records, n->w, n->block, word);
 }
 
 static void put_zero(Sending *n, uint64_t offset)
 {
-    put_word(n, offset | RAM_FLAG_ZERO);
-    stream_put_u8(n->w, 0);
-    n->bytes += 1;
+    n->bytes += ram_records_put_zero(&n->s->records, n->w, n->block, offset);
     n->zero++;
 }
 

@@ -1,0 +1,568 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The destination's half of multifd: a thread for each channel writes pages where they belong. */
+
+/*
+ * A channel thread reads its hello, then packets, whose pages go straight into guest memory. After a SYNC
+ * packet (whose own pages, with old senders, are placed first) it waits until the load thread lets it go on.
+ * The load thread meets a marker in the main stream, waits until every channel stands at its SYNC, and releases all.
+ *
+ * What is a marker? A sender since 8.1 puts a MULTIFD_FLUSH word into the set-up section before its EOS, and one
+ * wherever it syncs; an older one never does, and syncs at every EOS. So the EOS of the set-up section tells,
+ * and nobody needs to configure it.
+ *
+ * Missing channels: a source opens all its channels before it sends the first SYNC. So when the load thread is at a marker and every
+ * channel that has come stands at its SYNC, one that has still not come will never: after MISSING_US the migration fails.
+ *
+ * Zero pages are made zero, also when nothing was received for them before: what was in memory does not survive a migration.
+ */
+#include "migration/multifd.h"
+
+#include "migration/multifd-compress.h"
+#include "migration/stream-format.h"
+#include "trace-migration.h"
+#include "util/buffer-is-zero.h"
+#include "util/error.h"
+#include "util/fault.h"
+
+#include <string.h>
+
+/* How long a connection may be between the kernel's backlog and us. */
+#define MISSING_US (700 * 1000)
+
+typedef struct RecvChannel {
+    MultifdRecv *r;
+    Channel *io;
+    GThread *thread;
+
+    /* Under r->lock. */
+    bool known;                 /* its hello was good; id is set */
+    bool ended;                 /* its thread reads no more */
+    unsigned id;
+    uint64_t syncs;             /* SYNC packets so far */
+
+    /* The thread's own. */
+    void *decompressor;
+    MultifdPacketWire wire;
+    MultifdPacket packet;
+    struct iovec iov[MULTIFD_PACKET_PAGES];
+    uint8_t *compressed;        /* MULTIFD_COMPRESSED_MAX */
+} RecvChannel;
+
+struct MultifdRecv {
+    /* Fixed. */
+    RamList *ram;
+    const uint8_t *uuid;
+    MultifdErrorFunc on_error;
+    void *opaque;
+    unsigned n;                 /* channels that there are to be */
+    uint32_t method;
+    MultiFDCompression compression_method;
+    const bool *ignore_shared;
+
+    GMutex lock;
+    GCond changed;
+    /* Under the lock. */
+    GPtrArray *channels;        /* of RecvChannel, in order of arrival; changed by the main thread */
+    uint64_t released;          /* SYNCs that channels may go beyond */
+    bool quit;
+    GError *error;
+};
+
+/* ---- reading packets ---- */
+
+/* Neighbours in the packet that are neighbours in memory are read as one. */
+static unsigned gather_pages(RecvChannel *ch, const RAMBlock *block)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < ch->packet.normal; i++) {
+        uint8_t *page = block->host + ch->packet.offset[i];
+        struct iovec *last = n ? &ch->iov[n - 1] : NULL;
+        if (last && (uint8_t *)last->iov_base + last->iov_len == page) {
+            last->iov_len += TARGET_PAGE_SIZE;
+        } else {
+            ch->iov[n++] = (struct iovec){ .iov_base = page, .iov_len = TARGET_PAGE_SIZE };
+        }
+    }
+    return n;
+}
+
+/* @iov is used up on the way. */
+static bool read_pieces(Channel *io, struct iovec *iov, unsigned n, GError **errp)
+{
+    while (n) {
+        ssize_t got = channel_readv(io, iov, n, errp);
+        if (got <= 0) {
+            if (got == 0) {
+                g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_EOF,
+                            "Unexpected end-of-file before all data were read");
+            }
+            return false;
+        }
+        while (n && (size_t)got >= iov->iov_len) {
+            got -= iov->iov_len;
+            iov++;
+            n--;
+        }
+        if (n) {
+            iov->iov_base = (uint8_t *)iov->iov_base + got;
+            iov->iov_len -= got;
+        }
+    }
+    return true;
+}
+
+static bool read_compressed(RecvChannel *ch, const RAMBlock *block, GError **errp)
+{
+    const MultifdCompressionOps *ops = multifd_compression(ch->r->compression_method, NULL);
+
+    if (!channel_read_all(ch->io, ch->compressed, ch->packet.payload, errp)) {
+        return false;
+    }
+    ops->begin(ch->decompressor, ch->compressed, ch->packet.payload);
+    for (unsigned i = 0; i < ch->packet.normal; i++) {
+        if (!ops->page(ch->decompressor, block->host + ch->packet.offset[i], errp)) {
+            return false;
+        }
+    }
+    return ops->end(ch->decompressor, errp);
+}
+
+/* Pages that are zero already stay untouched, so that they cost no memory. */
+static void zero_pages(const RecvChannel *ch, const RAMBlock *block)
+{
+    const MultifdPacket *p = &ch->packet;
+    for (unsigned i = p->normal; i < p->normal + p->zero; i++) {
+        uint8_t *page = block->host + p->offset[i];
+        if (!buffer_is_zero(page, TARGET_PAGE_SIZE)) {
+            memset(page, 0, TARGET_PAGE_SIZE);
+        }
+    }
+}
+
+static bool place_pages(RecvChannel *ch, GError **errp)
+{
+    RAMBlock *block = multifd_packet_block(&ch->packet, ch->r->ram, errp);
+    if (!block) {
+        return false;
+    }
+    if (*ch->r->ignore_shared && block->shared) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                    "multifd: pages for RAM block '%s', which is shared and ignored", block->idstr);
+        return false;
+    }
+    if (ch->packet.normal) {
+        bool ok = ch->r->method ? read_compressed(ch, block, errp)
+                                : read_pieces(ch->io, ch->iov, gather_pages(ch, block), errp);
+        if (!ok) {
+            return false;
+        }
+    }
+    zero_pages(ch, block);
+    return true;
+}
+
+/* Stands at a SYNC until the load thread has met its marker.  False: time to end. */
+static bool wait_released(RecvChannel *ch)
+{
+    MultifdRecv *r = ch->r;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+
+    ch->syncs++;
+    g_cond_broadcast(&r->changed);
+    while (r->released < ch->syncs && !r->quit && !r->error) {
+        g_cond_wait(&r->changed, &r->lock);
+    }
+    return !r->quit && !r->error;
+}
+
+/* 1: go on, 0: the channel has ended as it may, -1: error. */
+static int read_packet(RecvChannel *ch, GError **errp)
+{
+    int got = channel_read_all_eof(ch->io, &ch->wire, sizeof(ch->wire), errp);
+    if (got <= 0) {
+        return got;
+    }
+    if (fault_point("multifd-recv", errp) ||
+        !multifd_packet_decode(&ch->wire, ch->r->method, &ch->packet, errp)) {
+        return -1;
+    }
+    trace_multifd_recv(ch->id, ch->packet.number, ch->packet.flags, ch->packet.normal, ch->packet.zero);
+    if (ch->packet.normal + ch->packet.zero && !place_pages(ch, errp)) {
+        return -1;
+    }
+    return !(ch->packet.flags & MULTIFD_FLAG_SYNC) || wait_released(ch);
+}
+
+/* ---- hello ---- */
+
+/* Under the lock. */
+static bool id_taken(const MultifdRecv *r, unsigned id)
+{
+    for (guint i = 0; i < r->channels->len; i++) {
+        const RecvChannel *other = g_ptr_array_index(r->channels, i);
+        if (other->known && other->id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* 1: welcome, 0: closed before it said anything of use, -1: error. */
+static int read_hello(RecvChannel *ch, GError **errp)
+{
+    MultifdRecv *r = ch->r;
+    MultifdHelloWire hello;
+    unsigned id;
+
+    if (!channel_read_all(ch->io, &hello, sizeof(hello), NULL)) {
+        return 0;
+    }
+    if (!multifd_hello_decode(&hello, r->uuid, r->n, &id, errp)) {
+        return -1;
+    }
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+    if (id_taken(r, id)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "multifd: received id '%u' already setup", id);
+        return -1;
+    }
+    ch->id = id;
+    ch->known = true;
+    g_cond_broadcast(&r->changed);
+    trace_multifd_recv_channel(id);
+    return 1;
+}
+
+/* ---- channel threads ---- */
+
+static void record_error(MultifdRecv *r, GError *error)
+{
+    g_autoptr(GError) own = error;
+
+    g_mutex_lock(&r->lock);
+    bool first = !r->error && !r->quit;
+    if (first) {
+        r->error = g_error_copy(own);
+    }
+    g_cond_broadcast(&r->changed);
+    g_mutex_unlock(&r->lock);
+    if (first) {
+        r->on_error(own, r->opaque);
+    }
+}
+
+static gpointer recv_thread(gpointer opaque)
+{
+    RecvChannel *ch = opaque;
+    GError *error = NULL;
+    int result = read_hello(ch, &error);
+
+    while (result > 0) {
+        result = read_packet(ch, &error);
+    }
+    if (result < 0) {       /* first, so that whoever misses this channel finds the cause */
+        g_prefix_error(&error, "failed to receive packet via multifd channel %u: ", ch->id);
+        record_error(ch->r, error);
+    }
+    g_mutex_lock(&ch->r->lock);
+    ch->ended = true;
+    g_cond_broadcast(&ch->r->changed);
+    g_mutex_unlock(&ch->r->lock);
+    return NULL;
+}
+
+/* ---- life ---- */
+
+MultifdRecv *multifd_recv_new(RamList *ram, const MigrationOptions *options, const uint8_t *uuid,
+                              MultifdErrorFunc on_error, void *opaque)
+{
+    MultifdRecv *r = g_new0(MultifdRecv, 1);
+
+    r->ram = ram;
+    r->uuid = uuid;
+    r->on_error = on_error;
+    r->opaque = opaque;
+    r->n = options->p.multifd_channels;
+    r->compression_method = options->p.multifd_compression;
+    r->method = multifd_method_flag(options->p.multifd_compression);
+    r->ignore_shared = &options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED];
+    r->channels = g_ptr_array_new();
+    g_mutex_init(&r->lock);
+    g_cond_init(&r->changed);
+    return r;
+}
+
+static void channel_free(RecvChannel *ch)
+{
+    if (ch->decompressor) {
+        multifd_compression(ch->r->compression_method, NULL)->decompressor_free(ch->decompressor);
+    }
+    channel_unref(ch->io);
+    g_free(ch->compressed);
+    g_free(ch);
+}
+
+void multifd_recv_stop(MultifdRecv *r)
+{
+    g_mutex_lock(&r->lock);
+    r->quit = true;
+    g_cond_broadcast(&r->changed);
+    g_autoptr(GPtrArray) channels = g_ptr_array_copy(r->channels, NULL, NULL);
+    g_mutex_unlock(&r->lock);
+    for (guint i = 0; i < channels->len; i++) {
+        RecvChannel *ch = g_ptr_array_index(channels, i);
+        channel_shutdown(ch->io);
+    }
+    for (guint i = 0; i < channels->len; i++) {
+        RecvChannel *ch = g_ptr_array_index(channels, i);
+        g_mutex_lock(&r->lock);
+        GThread *thread = g_steal_pointer(&ch->thread);
+        g_mutex_unlock(&r->lock);
+        if (thread) {
+            g_thread_join(thread);
+        }
+    }
+}
+
+void multifd_recv_free(MultifdRecv *r)
+{
+    if (!r) {
+        return;
+    }
+    multifd_recv_stop(r);
+    for (guint i = 0; i < r->channels->len; i++) {
+        channel_free(g_ptr_array_index(r->channels, i));
+    }
+    g_ptr_array_unref(r->channels);
+    g_clear_error(&r->error);
+    g_mutex_clear(&r->lock);
+    g_cond_clear(&r->changed);
+    g_free(r);
+}
+
+/* Connections that closed before their hello do not count. */
+static unsigned live_channels(const MultifdRecv *r)
+{
+    unsigned n = 0;
+    for (guint i = 0; i < r->channels->len; i++) {
+        const RecvChannel *ch = g_ptr_array_index(r->channels, i);
+        n += ch->known || !ch->ended;
+    }
+    return n;
+}
+
+bool multifd_recv_full(const MultifdRecv *recv)
+{
+    MultifdRecv *r = (MultifdRecv *)recv;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+    return live_channels(r) >= r->n;
+}
+
+static bool prepare_decompression(RecvChannel *ch, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+    const MultifdCompressionOps *ops = multifd_compression(ch->r->compression_method, &error);
+    if (error) {
+        g_propagate_error(errp, g_steal_pointer(&error));
+        return false;
+    }
+    if (!ops) {
+        return true;
+    }
+    ch->compressed = g_malloc(MULTIFD_COMPRESSED_MAX);
+    ch->decompressor = ops->decompressor_new(errp);
+    return ch->decompressor != NULL;
+}
+
+bool multifd_recv_add_channel(MultifdRecv *r, Channel *channel)
+{
+    GError *error = NULL;
+
+    if (multifd_recv_full(r)) {
+        return false;
+    }
+    RecvChannel *ch = g_new0(RecvChannel, 1);
+    ch->r = r;
+    ch->io = channel_ref(channel);
+    if (!prepare_decompression(ch, &error)) {
+        channel_free(ch);
+        record_error(r, error);
+        return true;
+    }
+    g_autofree char *name = g_strdup_printf("mig/recv_%u", r->channels->len);
+    g_mutex_lock(&r->lock);
+    g_ptr_array_add(r->channels, ch);
+    ch->thread = g_thread_new(name, recv_thread, ch);
+    g_mutex_unlock(&r->lock);
+    return true;
+}
+
+GError *multifd_recv_error(MultifdRecv *r)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+    return r->error ? g_error_copy(r->error) : NULL;
+}
+
+/* ---- the load thread's side ---- */
+
+typedef enum { SYNC_READY, SYNC_WAIT, SYNC_MISSING, SYNC_LOST } SyncState;
+
+/* Under the lock: how the channels stand with regard to SYNC number @target; *@known is how many have come. */
+static SyncState sync_state(const MultifdRecv *r, uint64_t target, unsigned *known)
+{
+    SyncState state = SYNC_READY;
+
+    *known = 0;
+    for (guint i = 0; i < r->channels->len; i++) {
+        const RecvChannel *ch = g_ptr_array_index(r->channels, i);
+        if (!ch->known) {
+            continue;
+        }
+        ++*known;
+        if (ch->syncs < target) {
+            if (ch->ended) {
+                return SYNC_LOST;
+            }
+            state = SYNC_WAIT;
+        }
+    }
+    return state == SYNC_READY && *known < r->n ? SYNC_MISSING : state;
+}
+
+static bool sync_error(GError **errp, const char *text)
+{
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "multifd: %s", text);
+    return false;
+}
+
+static bool missing_error(GError **errp, unsigned expected, unsigned known)
+{
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                "multifd: %u channels are expected, %u have come: are multifd and multifd-channels the same on "
+                "both sides?", expected, known);
+    return false;
+}
+
+/* Under the lock: waits for every channel's next SYNC. */
+static bool wait_synced(MultifdRecv *r, GError **errp)
+{
+    int64_t deadline = 0;
+    unsigned known;
+
+    for (;;) {
+        if (r->error) {
+            g_propagate_error(errp, g_error_copy(r->error));
+            return false;
+        }
+        if (r->quit) {
+            return sync_error(errp, "the channels have been stopped");
+        }
+        switch (sync_state(r, r->released + 1, &known)) {
+        case SYNC_READY:
+            return true;
+        case SYNC_LOST:
+            return sync_error(errp, "a channel was closed before its sync");
+        case SYNC_MISSING:
+            deadline = deadline ? deadline : g_get_monotonic_time() + MISSING_US;
+            if (!g_cond_wait_until(&r->changed, &r->lock, deadline)) {
+                return missing_error(errp, r->n, known);
+            }
+            break;
+        case SYNC_WAIT:
+            deadline = 0;
+            g_cond_wait(&r->changed, &r->lock);
+            break;
+        }
+    }
+}
+
+static bool sync_channels(MultifdRecv *r, GError **errp)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+
+    if (fault_point("multifd-recv-sync", errp) || !wait_synced(r, errp)) {
+        return false;
+    }
+    r->released++;
+    trace_multifd_recv_sync(r->released);
+    g_cond_broadcast(&r->changed);
+    return true;
+}
+
+typedef struct MultifdSource {
+    RamSource base;
+    MultifdRecv *r;
+    bool flush_seen;            /* in the set-up section */
+    bool decided;
+    bool per_section;
+} MultifdSource;
+
+static bool multifd_setup_block(RamSource *source, StreamReader *reader, RAMBlock *block, GError **errp)
+{
+    return true;
+}
+
+static bool multifd_section_end(RamSource *source, uint8_t type, GError **errp)
+{
+    MultifdSource *s = (MultifdSource *)source;
+
+    if (!s->decided) {
+        s->decided = true;
+        s->per_section = !s->flush_seen;
+        trace_multifd_recv_kind(s->per_section ? "section" : "round");
+    }
+    return !s->per_section || sync_channels(s->r, errp);
+}
+
+static bool multifd_flush_word(RamSource *source, GError **errp)
+{
+    MultifdSource *s = (MultifdSource *)source;
+
+    if (s->per_section) {
+        return sync_error(errp, "word MULTIFD_FLUSH from a source that had none in its set-up section");
+    }
+    s->flush_seen = true;
+    return sync_channels(s->r, errp);
+}
+
+static bool multifd_hook_word(RamSource *source, StreamReader *reader, uint64_t arg, GError **errp)
+{
+    return true;
+}
+
+/* The last marker has made sure of all pages; what is left is to notice an error after it. */
+static bool multifd_complete(RamSource *source, GError **errp)
+{
+    MultifdSource *s = (MultifdSource *)source;
+    g_autoptr(GError) error = multifd_recv_error(s->r);
+
+    if (error) {
+        g_propagate_error(errp, g_steal_pointer(&error));
+        return false;
+    }
+    return true;
+}
+
+static void multifd_source_cleanup(RamSource *source)
+{
+    g_free(source);
+}
+
+static const RamSourceOps multifd_source_ops = {
+    .name = "multifd",
+    .no_stream_pages = false,       /* zero pages of old senders */
+    .exclusive = false,
+    .setup_block = multifd_setup_block,
+    .section_end = multifd_section_end,
+    .flush_word = multifd_flush_word,
+    .hook_word = multifd_hook_word,
+    .complete = multifd_complete,
+    .cleanup = multifd_source_cleanup,
+};
+
+RamSource *multifd_recv_source(MultifdRecv *recv)
+{
+    MultifdSource *s = g_new0(MultifdSource, 1);
+    s->base.ops = &multifd_source_ops;
+    s->r = recv;
+    return &s->base;
+}

@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The source's half of multifd: a queue of packets, and a thread for each channel that empties it. */
+
+/*
+ * The migration thread gathers pages of one block to a packet of up to 128 and puts it into the ring; no page is copied.
+ * Every channel thread takes packets from the ring, looks for zero pages, and sends a packet with one writev. So a
+ * slow channel holds up nobody, and versions of one page can pass each other, but only within a round.
+ *
+ * The barrier: the migration thread waits until the ring is empty and no thread has a packet in hand; then has every thread
+ * send a SYNC packet; then waits until all have. With MSG_ZEROCOPY a thread waits, before its SYNC, until the kernel is
+ * done with the pages. Only after that does the marker go to the main stream. This runs when a round ends, or, for peers
+ * older than 8.1, when a section does.
+ *
+ * The first error of any channel sticks, wakes the migration thread and stops the other channels.
+ */
+#include "migration/multifd.h"
+
+#include "migration/multifd-compress.h"
+#include "migration/ram-records.h"
+#include "trace-migration.h"
+#include "util/buffer-is-zero.h"
+#include "util/error.h"
+#include "util/fault.h"
+
+#include <string.h>
+
+/* Packets in the ring per channel: enough that a channel finds the next one when it has sent one. */
+#define RING_PER_CHANNEL 2
+#define RING_MIN 4
+
+/* Pages on their way to a packet. */
+typedef struct SendJob {
+    RAMBlock *block;
+    uint64_t number;
+    unsigned n;
+    uint64_t offset[MULTIFD_PACKET_PAGES];
+} SendJob;
+
+typedef struct MultifdSend MultifdSend;
+
+typedef struct SendChannel {
+    MultifdSend *s;
+    unsigned id;
+    GThread *thread;
+    Channel *io;
+    MultifdCounters *counters;
+
+    bool sync_wanted;           /* s->lock */
+    uint64_t sync_number;       /* s->lock */
+
+    /* The thread's own. */
+    void *compressor;
+    bool zero_copy;
+    SendJob job;
+    MultifdPacket packet;
+    MultifdPacketWire wire;
+    struct iovec iov[1 + MULTIFD_PACKET_PAGES];
+    uint8_t page[TARGET_PAGE_SIZE];
+    uint8_t *compressed;        /* MULTIFD_COMPRESSED_MAX */
+} SendChannel;
+
+struct MultifdSend {
+    RamSink base;
+
+    /* Fixed. */
+    RamSave *save;
+    RamStats *stats;
+    MultifdErrorFunc on_error;
+    void *opaque;
+    const uint8_t *uuid;
+    bool per_section;
+    bool detect_in_channels;
+    bool detect_here;
+    const MultifdCompressionOps *compression;
+    uint32_t method;
+    unsigned n;
+    SendChannel *channels;
+
+    GMutex lock;
+    GCond work;                 /* to the channels */
+    GCond progress;             /* to the migration thread */
+    /* Under the lock. */
+    SendJob *ring;
+    unsigned ring_size, head, count;
+    unsigned busy;              /* channels with a packet in hand */
+    unsigned syncs_left;
+    bool quit;
+    GError *error;
+
+    /* The migration thread's own. */
+    SendJob pending;
+    uint64_t next_number;
+    uint64_t charged;           /* bytes already told to the rate limit */
+    RamRecords records;
+    RamRoundNotifier round_end;
+};
+
+/* ---- channel threads ---- */
+
+static void add_counter(uint64_t *counter, uint64_t n)
+{
+    __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static void account_bytes(SendChannel *ch, uint64_t bytes)
+{
+    add_counter(&ch->counters->bytes, bytes);
+    ram_stats_add(&ch->s->stats->multifd_bytes, bytes);
+    ram_stats_add(&ch->s->stats->transferred, bytes);
+}
+
+static bool send_hello(SendChannel *ch, GError **errp)
+{
+    MultifdHelloWire hello;
+
+    multifd_hello_encode(&hello, ch->s->uuid, ch->id);
+    if (fault_point("multifd-send-hello", errp) || !channel_write_all(ch->io, &hello, sizeof(hello), errp)) {
+        return false;
+    }
+    account_bytes(ch, sizeof(hello));
+    return true;
+}
+
+/* Sorts the job's pages: those with content first, in order, then the zero ones. */
+static void sort_pages(SendChannel *ch, const SendJob *job)
+{
+    MultifdPacket *p = &ch->packet;
+    uint64_t zero[MULTIFD_PACKET_PAGES];
+
+    p->normal = 0;
+    p->zero = 0;
+    for (unsigned i = 0; i < job->n; i++) {
+        if (ch->s->detect_in_channels && buffer_is_zero(job->block->host + job->offset[i], TARGET_PAGE_SIZE)) {
+            zero[p->zero++] = job->offset[i];
+        } else {
+            p->offset[p->normal++] = job->offset[i];
+        }
+    }
+    memcpy(p->offset + p->normal, zero, p->zero * sizeof(zero[0]));
+}
+
+/* Guest memory as it is; pages that follow each other become one piece. */
+static unsigned gather_pages(SendChannel *ch, const SendJob *job)
+{
+    unsigned n = 1;
+    for (unsigned i = 0; i < ch->packet.normal; i++) {
+        uint8_t *page = job->block->host + ch->packet.offset[i];
+        struct iovec *last = &ch->iov[n - 1];
+        if (n > 1 && (uint8_t *)last->iov_base + last->iov_len == page) {
+            last->iov_len += TARGET_PAGE_SIZE;
+        } else {
+            ch->iov[n++] = (struct iovec){ .iov_base = page, .iov_len = TARGET_PAGE_SIZE };
+        }
+    }
+    ch->packet.payload = ch->packet.normal * TARGET_PAGE_SIZE;
+    return n;
+}
+
+/* A compressor may read its input twice: it gets a copy that the guest does not write to. */
+static bool compress_pages(SendChannel *ch, const SendJob *job, GError **errp)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < ch->packet.normal; i++) {
+        memcpy(ch->page, job->block->host + ch->packet.offset[i], TARGET_PAGE_SIZE);
+        if (!ch->s->compression->compress(ch->compressor, ch->page, i + 1 == ch->packet.normal, ch->compressed,
+                                          &len, errp)) {
+            return false;
+        }
+    }
+    ch->iov[1] = (struct iovec){ .iov_base = ch->compressed, .iov_len = len };
+    ch->packet.payload = len;
+    return true;
+}
+
+static bool write_packet(SendChannel *ch, unsigned n_iov, GError **errp)
+{
+    ch->iov[0] = (struct iovec){ .iov_base = &ch->wire, .iov_len = sizeof(ch->wire) };
+    if (ch->zero_copy && n_iov > 1) {
+        /* The header's memory is used again at once; the pages' is the guest's. */
+        return channel_write_all(ch->io, &ch->wire, sizeof(ch->wire), errp) &&
+               channel_writev_all(ch->io, ch->iov + 1, n_iov - 1, CHANNEL_WRITE_ZERO_COPY, errp);
+    }
+    return channel_writev_all(ch->io, ch->iov, n_iov, 0, errp);
+}
+
+static bool send_job(SendChannel *ch, GError **errp)
+{
+    const SendJob *job = &ch->job;
+    MultifdPacket *p = &ch->packet;
+    unsigned n_iov = 2;
+
+    if (fault_point("multifd-send", errp)) {
+        return false;
+    }
+    sort_pages(ch, job);
+    if (!ch->s->compression || !p->normal) {
+        n_iov = gather_pages(ch, job);
+    } else if (!compress_pages(ch, job, errp)) {
+        return false;
+    }
+    p->flags = ch->s->method;
+    p->number = job->number;
+    g_strlcpy(p->block, job->block->idstr, sizeof(p->block));
+    multifd_packet_encode(&ch->wire, p);
+    if (!write_packet(ch, n_iov, errp)) {
+        return false;
+    }
+    add_counter(&ch->counters->packets, 1);
+    add_counter(&ch->counters->normal_pages, p->normal);
+    add_counter(&ch->counters->zero_pages, p->zero);
+    ram_stats_add(&ch->s->stats->normal_pages, p->normal);
+    ram_stats_add(&ch->s->stats->zero_pages, p->zero);
+    account_bytes(ch, sizeof(ch->wire) + p->payload);
+    trace_multifd_send(ch->id, p->number, p->normal, p->zero, p->payload);
+    return true;
+}
+
+/* The kernel may still be reading pages that a later round will send again: not beyond this point. */
+static bool finish_zero_copy(SendChannel *ch, GError **errp)
+{
+    if (!ch->zero_copy) {
+        return true;
+    }
+    int copied = channel_flush_zero_copy(ch->io, errp);
+    if (copied < 0) {
+        return false;
+    }
+    if (copied) {
+        /* It copies after all, as it does on loopback: then the plain way is cheaper. */
+        ram_stats_add(&ch->s->stats->zero_copy_fallbacks, 1);
+        ch->zero_copy = false;
+    }
+    return true;
+}
+
+static bool send_sync(SendChannel *ch, uint64_t number, GError **errp)
+{
+    MultifdPacket sync = { .flags = MULTIFD_FLAG_SYNC, .number = number };
+
+    if (fault_point("multifd-send-sync", errp) || !finish_zero_copy(ch, errp)) {
+        return false;
+    }
+    multifd_packet_encode(&ch->wire, &sync);
+    if (!write_packet(ch, 1, errp)) {
+        return false;
+    }
+    add_counter(&ch->counters->syncs, 1);
+    account_bytes(ch, sizeof(ch->wire));
+    trace_multifd_send_sync(ch->id, number);
+    return true;
+}
+
+/* The first error counts; the rest is what followed from it. */
+static void channel_failed(SendChannel *ch, GError *error)
+{
+    MultifdSend *s = ch->s;
+    g_autoptr(GError) own = error;
+    bool first;
+
+    g_prefix_error(&own, "multifd channel %u: ", ch->id);
+    g_mutex_lock(&s->lock);
+    first = !s->error && !s->quit;
+    if (first) {
+        s->error = g_error_copy(own);
+    }
+    g_cond_broadcast(&s->work);
+    g_cond_broadcast(&s->progress);
+    g_mutex_unlock(&s->lock);
+    if (first) {
+        s->on_error(own, s->opaque);
+    }
+}
+
+/* Under the lock: what there is to do, or NULL when it is time to end.  @sync tells which kind. */
+static SendChannel *next_work(SendChannel *ch, bool *sync)
+{
+    MultifdSend *s = ch->s;
+
+    for (;;) {
+        if (s->quit || s->error) {
+            return NULL;
+        }
+        if (s->count) {
+            ch->job = s->ring[s->head];
+            s->head = (s->head + 1) % s->ring_size;
+            s->count--;
+            s->busy++;
+            g_cond_signal(&s->progress);
+            *sync = false;
+            return ch;
+        }
+        if (ch->sync_wanted) {
+            *sync = true;
+            return ch;
+        }
+        g_cond_wait(&s->work, &s->lock);
+    }
+}
+
+static void work_done(SendChannel *ch, bool sync)
+{
+    MultifdSend *s = ch->s;
+
+    if (sync) {
+        ch->sync_wanted = false;
+        s->syncs_left--;
+    } else {
+        s->busy--;
+    }
+    if (!s->syncs_left && !s->busy && !s->count) {
+        g_cond_signal(&s->progress);
+    }
+}
+
+static gpointer send_thread(gpointer opaque)
+{
+    SendChannel *ch = opaque;
+    MultifdSend *s = ch->s;
+    GError *error = NULL;
+    bool sync, ok = send_hello(ch, &error);
+
+    g_mutex_lock(&s->lock);
+    while (ok && next_work(ch, &sync)) {
+        uint64_t number = ch->sync_number;
+        g_mutex_unlock(&s->lock);
+        ok = sync ? send_sync(ch, number, &error) : send_job(ch, &error);
+        g_mutex_lock(&s->lock);
+        if (ok) {
+            work_done(ch, sync);
+        }
+    }
+    g_mutex_unlock(&s->lock);
+    if (!ok) {
+        channel_failed(ch, error);
+    }
+    return NULL;
+}
+
+/* ---- the migration thread's side of the ring ---- */
+
+/* Under the lock. */
+static bool check_error(MultifdSend *s, GError **errp)
+{
+    if (s->error) {
+        g_propagate_error(errp, g_error_copy(s->error));
+    }
+    return !s->error;
+}
+
+static bool push_pending(MultifdSend *s, GError **errp)
+{
+    if (!s->pending.n) {
+        return true;
+    }
+    s->pending.number = s->next_number++;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
+    while (s->count == s->ring_size && !s->error) {
+        g_cond_wait(&s->progress, &s->lock);
+    }
+    if (!check_error(s, errp)) {
+        return false;
+    }
+    s->ring[(s->head + s->count) % s->ring_size] = s->pending;
+    s->count++;
+    g_cond_signal(&s->work);
+    s->pending.n = 0;
+    return true;
+}
+
+static bool wait_idle(MultifdSend *s, GError **errp)
+{
+    while ((s->count || s->busy || s->syncs_left) && !s->error) {
+        g_cond_wait(&s->progress, &s->lock);
+    }
+    return check_error(s, errp);
+}
+
+/* The barrier, without the marker: when it returns every SYNC has been handed to the kernel. */
+static bool sync_channels(MultifdSend *s, GError **errp)
+{
+    if (!push_pending(s, errp)) {
+        return false;
+    }
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
+    if (!wait_idle(s, errp)) {
+        return false;
+    }
+    for (unsigned i = 0; i < s->n; i++) {
+        s->channels[i].sync_wanted = true;
+        s->channels[i].sync_number = s->next_number++;
+    }
+    s->syncs_left = s->n;
+    g_cond_broadcast(&s->work);
+    return wait_idle(s, errp);
+}
+
+static bool sync_and_mark(MultifdSend *s, StreamWriter *w, GError **errp)
+{
+    if (!sync_channels(s, errp)) {
+        return false;
+    }
+    stream_put_be64(w, RAM_FLAG_MULTIFD_FLUSH);
+    return stream_writer_check(w, errp);
+}
+
+static bool queue_page(MultifdSend *s, RAMBlock *block, uint64_t offset, GError **errp)
+{
+    if (s->pending.n && s->pending.block != block && !push_pending(s, errp)) {
+        return false;
+    }
+    s->pending.block = block;
+    s->pending.offset[s->pending.n++] = offset;
+    return s->pending.n < MULTIFD_PACKET_PAGES || push_pending(s, errp);
+}
+
+/* ---- the sink ---- */
+
+static bool round_ended(Notifier *notifier, void *data, GError **errp)
+{
+    MultifdSend *s = (MultifdSend *)((char *)notifier - offsetof(MultifdSend, round_end));
+    const RamRound *round = data;
+
+    trace_multifd_round(round->number);
+    return sync_and_mark(s, round->writer, errp);
+}
+
+static bool multifd_setup_block(RamSink *sink, StreamWriter *w, RAMBlock *block, GError **errp)
+{
+    return true;
+}
+
+static bool multifd_setup(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    MultifdSend *s = (MultifdSend *)sink;
+
+    if (s->per_section) {
+        return sync_channels(s, errp);
+    }
+    ram_round_add_notifier(s->save, &s->round_end);
+    return sync_and_mark(s, w, errp);
+}
+
+/* What the channels have sent since it was last asked for: the rate limit lags behind by the ring, and is exact over time. */
+static uint64_t charge_bytes(MultifdSend *s)
+{
+    uint64_t sent = ram_stats_get(&s->stats->multifd_bytes);
+    uint64_t bytes = sent - s->charged;
+    s->charged = sent;
+    return bytes;
+}
+
+static bool multifd_send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, uint64_t first, uint64_t count,
+                             uint64_t *bytes, GError **errp)
+{
+    MultifdSend *s = (MultifdSend *)sink;
+    uint64_t zero = 0, main_bytes = 0;
+
+    for (uint64_t page = first; page < first + count; page++) {
+        uint64_t offset = page << TARGET_PAGE_BITS;
+        if (s->detect_here && buffer_is_zero(block->host + offset, TARGET_PAGE_SIZE)) {
+            main_bytes += ram_records_put_zero(&s->records, w, block, offset);
+            zero++;
+        } else if (!queue_page(s, block, offset, errp)) {
+            return false;
+        }
+    }
+    ram_stats_add(&s->stats->zero_pages, zero);
+    *bytes = main_bytes + charge_bytes(s);
+    return stream_writer_check(w, errp);
+}
+
+/* What is gathered goes out, and waits for nobody; unless the peer wants a barrier in every section. */
+static bool multifd_flush(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    MultifdSend *s = (MultifdSend *)sink;
+    return s->per_section ? sync_channels(s, errp) : push_pending(s, errp);
+}
+
+/* The round that has just ended was the last one, and its barrier covers all pages. */
+static bool multifd_complete(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    MultifdSend *s = (MultifdSend *)sink;
+    if (s->per_section) {
+        return sync_channels(s, errp);
+    }
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
+    return check_error(s, errp);
+}
+
+static void stop_threads(MultifdSend *s)
+{
+    g_mutex_lock(&s->lock);
+    bool idle = !s->error && !s->count && !s->busy && !s->syncs_left;
+    s->quit = true;
+    g_cond_broadcast(&s->work);
+    g_mutex_unlock(&s->lock);
+    for (unsigned i = 0; i < s->n; i++) {
+        SendChannel *ch = &s->channels[i];
+        if (!idle) {
+            channel_shutdown(ch->io);
+        }
+        if (ch->thread) {
+            g_thread_join(ch->thread);
+        }
+    }
+}
+
+static void multifd_cleanup(RamSink *sink)
+{
+    MultifdSend *s = (MultifdSend *)sink;
+
+    ram_round_remove_notifier(s->save, &s->round_end);
+    stop_threads(s);
+    for (unsigned i = 0; i < s->n; i++) {
+        SendChannel *ch = &s->channels[i];
+        if (ch->compressor) {
+            s->compression->compressor_free(ch->compressor);
+        }
+        channel_unref(ch->io);
+        g_free(ch->compressed);
+    }
+    g_clear_error(&s->error);
+    g_mutex_clear(&s->lock);
+    g_cond_clear(&s->work);
+    g_cond_clear(&s->progress);
+    g_free(s->ring);
+    g_free(s->channels);
+    g_free(s);
+}
+
+static const RamSinkOps multifd_sink_ops = {
+    .name = "multifd",
+    .setup_block = multifd_setup_block,
+    .setup = multifd_setup,
+    .send_run = multifd_send_run,
+    .flush = multifd_flush,
+    .complete = multifd_complete,
+    .cleanup = multifd_cleanup,
+};
+
+/* ---- birth ---- */
+
+static int compression_level(const MigrationOptions *o)
+{
+    return o->p.multifd_compression == MULTIFD_COMPRESSION_ZLIB ? o->p.multifd_zlib_level
+                                                                : o->p.multifd_zstd_level;
+}
+
+static bool start_channel(MultifdSend *s, unsigned id, const MultifdSendConfig *config, GError **errp)
+{
+    const MigrationOptions *options = ram_save_options(s->save);
+    SendChannel *ch = &s->channels[id];
+
+    ch->s = s;
+    ch->id = id;
+    ch->counters = &config->counters[id];
+    ch->io = channel_ref(g_ptr_array_index(config->channels, id));
+    ch->zero_copy = options->caps[MIGRATION_CAPABILITY_ZERO_COPY_SEND];
+    s->n++;
+    if (ch->zero_copy && !channel_has_feature(ch->io, CHANNEL_FEATURE_ZERO_COPY)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "Zero copy send feature not detected in host kernel");
+        return false;
+    }
+    if (s->compression) {
+        ch->compressed = g_malloc(MULTIFD_COMPRESSED_MAX);
+        ch->compressor = s->compression->compressor_new(compression_level(options), errp);
+        if (!ch->compressor) {
+            return false;
+        }
+    }
+    g_autofree char *name = g_strdup_printf("mig/send_%u", id);
+    ch->thread = g_thread_try_new(name, send_thread, ch, errp);
+    return ch->thread != NULL;
+}
+
+static void configure(MultifdSend *s, const MigrationOptions *options)
+{
+    s->per_section = options->props.multifd_flush_after_each_section;
+    s->detect_in_channels = options->p.zero_page_detection == ZERO_PAGE_DETECTION_MULTIFD;
+    s->detect_here = options->p.zero_page_detection == ZERO_PAGE_DETECTION_LEGACY;
+    s->method = multifd_method_flag(options->p.multifd_compression);
+    s->round_end.notify = round_ended;
+}
+
+RamSink *multifd_send_new(RamSave *save, const MultifdSendConfig *config, GError **errp)
+{
+    const MigrationOptions *options = ram_save_options(save);
+    MultifdSend *s = g_new0(MultifdSend, 1);
+    g_autoptr(GError) error = NULL;
+
+    s->base.ops = &multifd_sink_ops;
+    s->save = save;
+    s->stats = ram_save_stats(save);
+    s->on_error = config->on_error;
+    s->opaque = config->opaque;
+    s->uuid = config->uuid;
+    s->ring_size = MAX(config->channels->len * RING_PER_CHANNEL, RING_MIN);
+    s->ring = g_new(SendJob, s->ring_size);
+    s->channels = g_new0(SendChannel, config->channels->len);
+    g_mutex_init(&s->lock);
+    g_cond_init(&s->work);
+    g_cond_init(&s->progress);
+    configure(s, options);
+    s->compression = multifd_compression(options->p.multifd_compression, &error);
+    for (unsigned i = 0; i < config->channels->len && !error; i++) {
+        start_channel(s, i, config, &error);
+    }
+    if (error) {
+        g_propagate_error(errp, g_steal_pointer(&error));
+        multifd_cleanup(&s->base);
+        return NULL;
+    }
+    return &s->base;
+}

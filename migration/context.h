@@ -7,6 +7,7 @@
 #include "migration/channels.h"
 #include "migration/host.h"
 #include "migration/loadvm.h"
+#include "migration/multifd.h"
 #include "migration/policy.h"
 #include "migration/ram.h"
 #include "migration/savevm.h"
@@ -50,6 +51,7 @@ typedef struct Migration {
 
     /* Guarded by ctx->lock; ctx->cond is broadcast when one of these changes. */
     Channel *channel;                       /* the main channel, while there is one */
+    GPtrArray *multifd_channels;            /* of Channel, in the order of their ids; NULL without multifd */
     bool cancel_requested;
     bool continue_requested;
     bool guest_stopped;                     /* by us */
@@ -59,6 +61,8 @@ typedef struct Migration {
     unsigned acks_pending;                  /* SWITCHOVER_ACK messages still to come */
     GError *error;                          /* the first one */
     MigrationFigures figures;
+    MultifdCounters *multifd;               /* one for each channel, atomics; NULL without multifd */
+    unsigned n_multifd;
 
     /* The migration thread's own. */
     GThread *return_path_thread;
@@ -81,7 +85,8 @@ typedef struct Incoming {
 
     /* Fixed before anything arrives. */
     bool exit_on_error;
-    MigrationOptions *options;
+    MigrationOptions *options;              /* as they are when the first connection comes */
+    MultifdRecv *multifd;                   /* likewise, with the capability; NULL without */
 
     /* The main thread's own. */
     Listener *listener;
@@ -117,6 +122,9 @@ struct MigrationContext {
 
     bool incoming_expected;                 /* the main thread's own */
 };
+
+/* Ends all I/O of @m at once.  The lock is held. */
+void migration_shutdown_channels(Migration *m);
 
 /* True while the step from outside makes the VM busy: capabilities are then refused.  Any thread. */
 void migration_update_busy(MigrationContext *ctx, bool outgoing, bool incoming);

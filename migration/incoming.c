@@ -40,6 +40,9 @@ static void incoming_stop(Incoming *in)
         channel_shutdown(in->channel);
     }
     g_mutex_unlock(&in->ctx->lock);
+    if (in->multifd) {
+        multifd_recv_stop(in->multifd);
+    }
     if (in->thread) {
         g_thread_join(in->thread);
         in->thread = NULL;
@@ -57,6 +60,7 @@ void incoming_free(Incoming *in)
         return;
     }
     incoming_stop(in);
+    multifd_recv_free(in->multifd);
     g_clear_pointer(&in->probes, g_ptr_array_unref);
     channel_unref(in->channel);
     qapi_free_SocketAddressList(in->addresses);
@@ -155,6 +159,35 @@ static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
     g_mutex_unlock(&ctx->lock);
 }
 
+/* What broke a channel is the cause; that the main stream ended then is what followed. */
+static void prefer_multifd_error(Incoming *in, GError **error)
+{
+    GError *cause = in->multifd ? multifd_recv_error(in->multifd) : NULL;
+    if (cause) {
+        g_prefix_error(&cause, "load of migration failed: ");
+        g_clear_error(error);
+        *error = cause;
+    }
+}
+
+static bool load_stream(Incoming *in, LoadVM *l, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (in->multifd) {
+        ram_load_set_source(loadvm_ram(l), multifd_recv_source(in->multifd));
+    }
+    bool ok = loadvm_run(l, &error);
+    if (!ok) {
+        prefer_multifd_error(in, &error);
+        g_propagate_error(errp, g_steal_pointer(&error));
+    }
+    if (in->multifd) {
+        multifd_recv_stop(in->multifd);     /* the guest's memory is the guest's from now on */
+    }
+    return ok;
+}
+
 static gpointer load_thread(gpointer opaque)
 {
     Incoming *in = opaque;
@@ -164,27 +197,58 @@ static gpointer load_thread(gpointer opaque)
 
     loadvm_wait(l);
     migration_state_set(&in->ctx->incoming_state, MIGRATION_STATUS_ACTIVE);
-    bool ok = loadvm_run(l, &error) && start_guest(host, loadvm_global_state(l), &error);
+    bool ok = load_stream(in, l, &error) && start_guest(host, loadvm_global_state(l), &error);
     end_load(in, l, ok, error);
     return NULL;
 }
 
 /* ---- connections, main thread ---- */
 
+/* A multifd channel's thread: the load thread need not wait for what will not come. */
+static void multifd_failed(const GError *error, void *opaque)
+{
+    Incoming *in = opaque;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&in->ctx->lock);
+    if (in->channel) {
+        channel_shutdown(in->channel);
+    }
+}
+
+/* The first connection of this attempt is here: from now on the options are fixed. */
+static void fix_options(Incoming *in)
+{
+    const MigrationHost *host = &in->ctx->host;
+
+    if (in->options) {
+        return;
+    }
+    in->options = migration_options_snapshot(in->ctx->options);
+    if (in->options->caps[MIGRATION_CAPABILITY_MULTIFD] && in->listener) {
+        in->multifd = multifd_recv_new(host->ops->ram(host->opaque), in->options, host->ops->uuid(host->opaque),
+                                       multifd_failed, in);
+    }
+}
+
 /* Takes over @channel. */
 static void begin_load(Incoming *in, Channel *channel)
 {
     channel_set_name(channel, "migration-main");
+    fix_options(in);
     g_mutex_lock(&in->ctx->lock);
     in->channel = channel;
     g_mutex_unlock(&in->ctx->lock);
-    in->options = migration_options_snapshot(in->ctx->options);
     in->thread = g_thread_new("incoming", load_thread, in);
 }
 
 static void refuse_extra(Incoming *in)
 {
     migration_host_log(&in->ctx->host, "Extra incoming migration connection; ignoring");
+}
+
+/* Nobody else is expected. */
+static bool all_channels(const Incoming *in)
+{
+    return in->channel && (!in->multifd || multifd_recv_full(in->multifd));
 }
 
 static void connection_known(ChannelProbe *probe, uint32_t magic, const GError *error, void *opaque)
@@ -194,14 +258,27 @@ static void connection_known(ChannelProbe *probe, uint32_t magic, const GError *
     g_autoptr(Channel) channel = channel_ref(channel_probe_channel(probe));
 
     g_ptr_array_remove(in->probes, probe);
+    if (!error) {
+        fix_options(in);
+    }
     if (error) {
         migration_host_log(host, "Failed to peek at channel: %s", error->message);
+    } else if (magic == MULTIFD_MAGIC && in->multifd) {
+        if (!multifd_recv_add_channel(in->multifd, channel)) {
+            refuse_extra(in);
+        }
+    } else if (in->channel) {
+        refuse_extra(in);
+    } else if (magic != STREAM_MAGIC && in->multifd) {
+        migration_host_log(host, "unknown channel magic: %u; ignoring", magic);
     } else {
         if (magic != STREAM_MAGIC) {
             /* The load thread finds the same, and fails the migration with its own words. */
             migration_host_log(host, "unknown channel magic: %u", magic);
         }
         begin_load(in, g_steal_pointer(&channel));
+    }
+    if (all_channels(in)) {
         for (guint i = 0; i < in->probes->len; i++) {
             refuse_extra(in);
         }
@@ -214,7 +291,7 @@ static void connection_accepted(Listener *listener, Channel *accepted, void *opa
     Incoming *in = opaque;
     g_autoptr(Channel) channel = accepted;
 
-    if (in->channel) {
+    if (all_channels(in)) {
         refuse_extra(in);
         return;
     }

@@ -78,6 +78,8 @@ static void outgoing_free(Migration *m)
     g_clear_object(&m->cancellable);
     qapi_free_SocketAddress(m->connect_to);
     channel_unref(m->channel);
+    g_clear_pointer(&m->multifd_channels, g_ptr_array_unref);
+    g_free(m->multifd);
     migration_options_free(m->options);
     g_free(m);
 }
@@ -243,6 +245,16 @@ bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChan
 
 /* ---- steering ---- */
 
+void migration_shutdown_channels(Migration *m)
+{
+    if (m->channel) {
+        channel_shutdown(m->channel);
+    }
+    for (guint i = 0; m->multifd_channels && i < m->multifd_channels->len; i++) {
+        channel_shutdown(g_ptr_array_index(m->multifd_channels, i));
+    }
+}
+
 bool migration_cancel(MigrationContext *ctx, GError **errp)
 {
     Migration *m = ctx->outgoing;
@@ -253,9 +265,7 @@ bool migration_cancel(MigrationContext *ctx, GError **errp)
     g_cancellable_cancel(m->cancellable);
     g_mutex_lock(&ctx->lock);
     m->cancel_requested = true;
-    if (m->channel) {
-        channel_shutdown(m->channel);
-    }
+    migration_shutdown_channels(m);
     g_cond_broadcast(&ctx->cond);
     g_mutex_unlock(&ctx->lock);
     return true;
@@ -289,9 +299,7 @@ void migration_yank(MigrationContext *ctx)
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&ctx->lock);
     if (ctx->outgoing) {
         g_cancellable_cancel(ctx->outgoing->cancellable);
-        if (ctx->outgoing->channel) {
-            channel_shutdown(ctx->outgoing->channel);
-        }
+        migration_shutdown_channels(ctx->outgoing);
     }
     if (ctx->incoming && ctx->incoming->channel) {
         channel_shutdown(ctx->incoming->channel);

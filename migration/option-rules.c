@@ -90,6 +90,22 @@ static bool check_supported(const QapiOption *opt, const MigrationParameters *p,
     return false;
 }
 
+/* Names that QEMU knows, for hardware that nothing here drives. */
+static bool check_compression(const MigrationParameters *p, GError **errp)
+{
+    switch (p->multifd_compression) {
+    case MULTIFD_COMPRESSION_QATZIP:
+    case MULTIFD_COMPRESSION_QPL:
+    case MULTIFD_COMPRESSION_UADK:
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "multifd-compression %s is not supported: use none, zlib or zstd",
+                    MultiFDCompression_str(p->multifd_compression));
+        return false;
+    default:
+        return true;
+    }
+}
+
 bool migration_check_parameters(const MigrationParameters *p, bool allow_unsupported, GError **errp)
 {
     for (const QapiOption *opt = MigrationParameters_options; opt->name; opt++) {
@@ -100,6 +116,9 @@ bool migration_check_parameters(const MigrationParameters *p, bool allow_unsuppo
     if (p->max_cpu_throttle < p->cpu_throttle_initial) {
         return invalid(
             errp, "Option max-cpu-throttle expects an integer in the range of cpu-throttle-initial to 99");
+    }
+    if (!check_compression(p, errp)) {
+        return false;
     }
     for (const QapiOption *opt = MigrationParameters_options; !allow_unsupported && opt->name; opt++) {
         if (!check_supported(opt, p, errp)) {

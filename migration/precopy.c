@@ -83,6 +83,34 @@ static void refresh_live(Migration *m)
 
 /* ---- connecting and setting up ---- */
 
+/* The main channel is first, so that a destination that goes by the order recognises it. */
+static bool connect_multifd(Migration *m, GError **errp)
+{
+    if (!m->options->caps[MIGRATION_CAPABILITY_MULTIFD] || !m->connect_to) {
+        return true;
+    }
+    g_mutex_lock(&m->ctx->lock);
+    m->multifd_channels = g_ptr_array_new_with_free_func((GDestroyNotify)channel_unref);
+    m->n_multifd = m->options->p.multifd_channels;
+    m->multifd = g_new0(MultifdCounters, m->n_multifd);
+    g_mutex_unlock(&m->ctx->lock);
+    for (unsigned i = 0; i < m->n_multifd; i++) {
+        if (fault_point("multifd-connect", errp)) {
+            return false;
+        }
+        Channel *channel = channel_socket_connect(m->connect_to, m->cancellable, errp);
+        if (!channel) {
+            return false;
+        }
+        g_autofree char *name = g_strdup_printf("migration-multifd-%u", i);
+        channel_set_name(channel, name);
+        g_mutex_lock(&m->ctx->lock);
+        g_ptr_array_add(m->multifd_channels, channel);
+        g_mutex_unlock(&m->ctx->lock);
+    }
+    return check_interrupt(m, errp);
+}
+
 static bool connect_channel(Migration *m, GError **errp)
 {
     if (fault_point("migration-connect", errp)) {
@@ -98,7 +126,36 @@ static bool connect_channel(Migration *m, GError **errp)
         g_mutex_unlock(&m->ctx->lock);
     }
     channel_set_name(m->channel, "migration-main");
-    return check_interrupt(m, errp);
+    return check_interrupt(m, errp) && connect_multifd(m, errp);
+}
+
+/* A channel's thread: whatever the migration thread waits for, it waits no more. */
+static void multifd_failed(const GError *error, void *opaque)
+{
+    Migration *m = opaque;
+
+    migration_set_error(m, g_error_copy(error));
+    g_mutex_lock(&m->ctx->lock);
+    migration_shutdown_channels(m);
+    g_mutex_unlock(&m->ctx->lock);
+}
+
+/* How pages are to travel. */
+static RamSink *make_sink(Migration *m, RamSave *ram, GError **errp)
+{
+    const MigrationHost *host = &m->ctx->host;
+
+    if (!m->multifd) {
+        return ram_sink_stream_new(ram);
+    }
+    MultifdSendConfig config = {
+        .channels = m->multifd_channels,
+        .uuid = host->ops->uuid(host->opaque),
+        .counters = m->multifd,
+        .on_error = multifd_failed,
+        .opaque = m,
+    };
+    return multifd_send_new(ram, &config, errp);
 }
 
 static bool make_ram_save(Migration *m, GError **errp)
@@ -120,7 +177,11 @@ static bool make_ram_save(Migration *m, GError **errp)
     m->ram = ram;
     m->figures.ram_total = total;
     g_mutex_unlock(&m->ctx->lock);
-    ram_save_set_sink(ram, ram_sink_stream_new(ram));
+    RamSink *sink = make_sink(m, ram, errp);
+    if (!sink) {
+        return false;
+    }
+    ram_save_set_sink(ram, sink);
     migration_record_rounds(m);
     return true;
 }
@@ -424,11 +485,13 @@ static void release(Migration *m)
     }
     m->ram = NULL;
     Channel *channel = g_steal_pointer(&m->channel);
+    GPtrArray *multifd_channels = g_steal_pointer(&m->multifd_channels);
     g_mutex_unlock(&m->ctx->lock);
     if (ram) {
         ram_round_remove_notifier(ram, &m->round_notifier);
     }
     ram_save_free(ram);
+    g_clear_pointer(&multifd_channels, g_ptr_array_unref);
     channel_unref(channel);
     qapi_free_MigrationParameters(g_steal_pointer(&m->live));
 }
@@ -462,9 +525,9 @@ static void end_badly(Migration *m, GError *error)
         g_error_free(error);    /* cancelled: what broke broke because of that */
     }
     restore_guest(m);
-    if (m->channel) {
-        channel_shutdown(m->channel);
-    }
+    g_mutex_lock(&m->ctx->lock);
+    migration_shutdown_channels(m);
+    g_mutex_unlock(&m->ctx->lock);
     migration_return_path_stop(m);
     release(m);
 }

@@ -76,6 +76,28 @@ static MigrationRoundStatsList *list_rounds(const MigrationFigures *f)
     return list;
 }
 
+static MultifdChannelStatsList *list_multifd(const Migration *m)
+{
+    if (!m->multifd) {
+        return NULL;
+    }
+    MultifdChannelStatsList *list = g_new0(MultifdChannelStatsList, 1);
+    list->count = m->n_multifd;
+    list->items = g_new0(MultifdChannelStats *, m->n_multifd);
+    for (unsigned i = 0; i < m->n_multifd; i++) {
+        const MultifdCounters *c = &m->multifd[i];
+        MultifdChannelStats *s = g_new0(MultifdChannelStats, 1);
+        s->id = i;
+        s->bytes = ram_stats_get(&c->bytes);
+        s->packets = ram_stats_get(&c->packets);
+        s->normal_pages = ram_stats_get(&c->normal_pages);
+        s->zero_pages = ram_stats_get(&c->zero_pages);
+        s->syncs = ram_stats_get(&c->syncs);
+        list->items[i] = s;
+    }
+    return list;
+}
+
 /* ---- counters ---- */
 
 static void copy_counters(RamStats *to, const RamStats *from)
@@ -189,6 +211,7 @@ static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
     info->has_cpu_throttle_percentage = f->throttle_percent > 0;
     info->cpu_throttle_percentage = f->throttle_percent;
     info->x_rounds = list_rounds(f);
+    info->x_multifd_channels = list_multifd(m);
 }
 
 static void fill_outgoing(MigrationInfo *info, const Migration *m)

@@ -2,7 +2,7 @@
 /* How fast guest memory crosses one loopback connection, beside a plain copy over the same kind of socket. */
 
 /*
- *     bench-ram-stream [--size=MIB] [--repeats=N] [--pages=huge|small|shared|ready] [--fill=NAME]
+ *     bench-ram-stream [--size=MIB] [--repeats=N] [--pages=huge|small|ready]
  *
  * Every line is one run: a child process receives into fresh memory what this process sends. "plain"
  * sends the same bytes with write() and receives them with read(), into one small buffer ("sink") or into
@@ -46,14 +46,12 @@ static const char *const fill_names[FILL__MAX] = { "data", "mixed", "scattered",
 
 static int size_mib = 1024;
 static int repeats = 3;
-static char *only_fill;
 static char *pages;      /* NULL: huge */
 
 static const GOptionEntry options_table[] = {
     { "size", 0, 0, G_OPTION_ARG_INT, &size_mib, "Size of the guest's memory", "MIB" },
     { "repeats", 0, 0, G_OPTION_ARG_INT, &repeats, "Runs of each kind", "N" },
-    { "pages", 0, 0, G_OPTION_ARG_STRING, &pages, "Memory of the receiver", "huge|small|shared|ready" },
-    { "fill", 0, 0, G_OPTION_ARG_STRING, &only_fill, "Only this content of memory", "NAME" },
+    { "pages", 0, 0, G_OPTION_ARG_STRING, &pages, "Memory of the receiver", "huge|small|ready" },
     { NULL },
 };
 
@@ -80,8 +78,7 @@ static double cpu_ms(int who)
 
 static uint8_t *fresh_memory(size_t size)
 {
-    int flags = g_strcmp0(pages, "shared") ? MAP_PRIVATE : MAP_SHARED;
-    uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) {
         die("mmap");
     }
@@ -341,9 +338,6 @@ int main(int argc, char **argv)
     uint8_t *memory = fresh_memory(size);
 
     for (Fill fill = 0; fill < FILL__MAX; fill++) {
-        if (only_fill && strcmp(only_fill, fill_names[fill])) {
-            continue;
-        }
         fill_memory(memory, size, fill);
         for (int i = 0; i < repeats; i++) {
             Result r[G_N_ELEMENTS(modes)];

@@ -232,3 +232,65 @@ const char *test_directory(void)
     }
     return directory;
 }
+
+/* ---- whole migrations ---- */
+
+void pair_init(Vm *src, Vm *dst, uint64_t ram_size)
+{
+    vm_init(src, ram_size, false);
+    vm_init(dst, ram_size, true);
+    vm_fill_random(src, 42);
+}
+
+void pair_clear(Vm *src, Vm *dst)
+{
+    vm_clear(src);
+    vm_clear(dst);
+}
+
+char *pair_uri(void)
+{
+    static unsigned n;
+    return g_strdup_printf("unix:%s/p%u", test_directory(), n++);
+}
+
+void pair_listen(Vm *dst, const char *uri, bool exit_on_error)
+{
+    g_autoptr(GError) error = NULL;
+    migration_incoming_start(dst->ctx, uri, NULL, exit_on_error, &error);
+    g_assert_no_error(error);
+}
+
+void pair_migrate(Vm *src, const char *uri)
+{
+    g_autoptr(GError) error = NULL;
+    migration_start(src->ctx, uri, NULL, false, &error);
+    g_assert_no_error(error);
+}
+
+void pair_connect(Vm *src, Vm *dst)
+{
+    g_autofree char *uri = pair_uri();
+    pair_listen(dst, uri, true);
+    pair_migrate(src, uri);
+}
+
+void pair_assert_arrived(Vm *src, Vm *dst)
+{
+    g_assert_cmpint(vm_wait_end(src), ==, MIGRATION_STATUS_COMPLETED);
+    vm_wait_incoming_ended(dst);
+    g_assert_cmpstr(dst->host.ended_error, ==, NULL);
+    g_assert_cmpint(vm_status(dst), ==, MIGRATION_STATUS_COMPLETED);
+    assert_same_ram(src, dst);
+    g_assert_cmpint(fake_host_state(&src->host), ==, RUN_STATE_POSTMIGRATE);
+    g_assert_false(src->host.dirty_log.started);
+}
+
+void pair_assert_runs_on(Vm *src)
+{
+    g_assert_cmpint(fake_host_state(&src->host), ==, RUN_STATE_RUNNING);
+    g_assert_false(src->host.dirty_log.started);
+    g_assert_cmpuint(src->host.throttle_percent, ==, 0);
+    g_assert_false(migration_is_active(src->ctx));
+    g_assert_true(migration_allows_start(src->ctx, NULL));
+}

@@ -49,6 +49,22 @@ typedef struct Writer {
 void writer_start(Writer *w, Vm *vm, unsigned pause_us);
 void writer_stop(Writer *w);
 
+/* ---- whole migrations ---- */
+
+/* A source with a guest that runs in memory full of data, and a destination. */
+void pair_init(Vm *src, Vm *dst, uint64_t ram_size);
+void pair_clear(Vm *src, Vm *dst);
+/* A URI that nobody else uses; the caller frees. */
+char *pair_uri(void);
+void pair_listen(Vm *dst, const char *uri, bool exit_on_error);
+void pair_migrate(Vm *src, const char *uri);
+/* Both, over a unix socket. */
+void pair_connect(Vm *src, Vm *dst);
+/* Both ended well, memory is the same, and the guest runs in one place. */
+void pair_assert_arrived(Vm *src, Vm *dst);
+/* Nothing is left of a migration that did not succeed: the guest runs on. */
+void pair_assert_runs_on(Vm *src);
+
 /* A directory of this test program that goes with it. */
 const char *test_directory(void);
 

@@ -6,15 +6,17 @@
 #include "migration/multifd-wire.h"
 
 /*
- * Framing, for both methods: the pages of a packet go in one after the other; at the last one the stream is flushed, so that
- * the packet decodes completely given what came before on this channel.  The stream is never finished.
+ * Framing, for both methods: the pages of a packet go in one after the other; at the last one the stream is
+ * flushed, so that the packet decodes completely given what came before on this channel.  The stream is never
+ * finished.
  */
 typedef struct MultifdCompressionOps {
     MultiFDCompression method;
 
     void *(*compressor_new)(int level, GError **errp);
     /*
-     * Compresses @n pages of one packet to @out, which has MULTIFD_COMPRESSED_MAX bytes; *@len is what was used.
+     * Compresses @n pages of one packet to @out, which has MULTIFD_COMPRESSED_MAX bytes; *@len is what was
+     * used.
      * @last: flush.  Each page is stable memory.
      */
     bool (*compress)(void *ctx, const uint8_t *page, bool last, uint8_t *out, size_t *len, GError **errp);

@@ -4,16 +4,19 @@
 /*
  * A channel thread reads its hello, then packets, whose pages go straight into guest memory. After a SYNC
  * packet (whose own pages, with old senders, are placed first) it waits until the load thread lets it go on.
- * The load thread meets a marker in the main stream, waits until every channel stands at its SYNC, and releases all.
+ * The load thread meets a marker in the main stream, waits until every channel stands at its SYNC, and
+ * releases all.
  *
- * What is a marker? A sender since 8.1 puts a MULTIFD_FLUSH word into the set-up section before its EOS, and one
- * wherever it syncs; an older one never does, and syncs at every EOS. So the EOS of the set-up section tells,
- * and nobody needs to configure it.
+ * What is a marker? A sender since 8.1 puts a MULTIFD_FLUSH word into the set-up section before its EOS, and
+ * one wherever it syncs; an older one never does, and syncs at every EOS. So the EOS of the set-up section
+ * tells, and nobody needs to configure it.
  *
- * Missing channels: a source opens all its channels before it sends the first SYNC. So when the load thread is at a marker and every
- * channel that has come stands at its SYNC, one that has still not come will never: after MISSING_US the migration fails.
+ * Missing channels: a source opens all its channels before it sends the first SYNC. So when the load thread
+ * is at a marker and every channel that has come stands at its SYNC, one that has still not come will never:
+ * after MISSING_US the migration fails.
  *
- * Zero pages are made zero, also when nothing was received for them before: what was in memory does not survive a migration.
+ * Zero pages are made zero, also when nothing was received for them before: what was in memory does not
+ * survive a migration.
  */
 #include "migration/multifd.h"
 
@@ -406,7 +409,8 @@ GError *multifd_recv_error(MultifdRecv *r)
 
 typedef enum { SYNC_READY, SYNC_WAIT, SYNC_MISSING, SYNC_LOST } SyncState;
 
-/* Under the lock: how the channels stand with regard to SYNC number @target; *@known is how many have come. */
+/* Under the lock: how the channels stand with regard to SYNC number @target; *@known is how many have come.
+ */
 static SyncState sync_state(const MultifdRecv *r, uint64_t target, unsigned *known)
 {
     SyncState state = SYNC_READY;
@@ -436,9 +440,11 @@ static bool sync_error(GError **errp, const char *text)
 
 static bool missing_error(GError **errp, unsigned expected, unsigned known)
 {
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
-                "multifd: %u channels are expected, %u have come: are multifd and multifd-channels the same on "
-                "both sides?", expected, known);
+    g_set_error(
+        errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+        "multifd: %u channels are expected, %u have come: are multifd and multifd-channels the same on "
+        "both sides?",
+        expected, known);
     return false;
 }
 

@@ -2,14 +2,15 @@
 /* The source's half of multifd: a queue of packets, and a thread for each channel that empties it. */
 
 /*
- * The migration thread gathers pages of one block to a packet of up to 128 and puts it into the ring; no page is copied.
- * Every channel thread takes packets from the ring, looks for zero pages, and sends a packet with one writev. So a
- * slow channel holds up nobody, and versions of one page can pass each other, but only within a round.
+ * The migration thread gathers pages of one block to a packet of up to 128 and puts it into the ring; no page
+ * is copied. Every channel thread takes packets from the ring, looks for zero pages, and sends a packet with
+ * one writev. So a slow channel holds up nobody, and versions of one page can pass each other, but only
+ * within a round.
  *
- * The barrier: the migration thread waits until the ring is empty and no thread has a packet in hand; then has every thread
- * send a SYNC packet; then waits until all have. With MSG_ZEROCOPY a thread waits, before its SYNC, until the kernel is
- * done with the pages. Only after that does the marker go to the main stream. This runs when a round ends, or, for peers
- * older than 8.1, when a section does.
+ * The barrier: the migration thread waits until the ring is empty and no thread has a packet in hand; then
+ * has every thread send a SYNC packet; then waits until all have. With MSG_ZEROCOPY a thread waits, before
+ * its SYNC, until the kernel is done with the pages. Only after that does the marker go to the main stream.
+ * This runs when a round ends, or, for peers older than 8.1, when a section does.
  *
  * The first error of any channel sticks, wakes the migration thread and stops the other channels.
  */
@@ -130,7 +131,8 @@ static void sort_pages(SendChannel *ch, const SendJob *job)
     p->normal = 0;
     p->zero = 0;
     for (unsigned i = 0; i < job->n; i++) {
-        if (ch->s->detect_in_channels && buffer_is_zero(job->block->host + job->offset[i], TARGET_PAGE_SIZE)) {
+        if (ch->s->detect_in_channels &&
+            buffer_is_zero(job->block->host + job->offset[i], TARGET_PAGE_SIZE)) {
             zero[p->zero++] = job->offset[i];
         } else {
             p->offset[p->normal++] = job->offset[i];
@@ -162,8 +164,8 @@ static bool compress_pages(SendChannel *ch, const SendJob *job, GError **errp)
     size_t len = 0;
     for (unsigned i = 0; i < ch->packet.normal; i++) {
         memcpy(ch->page, job->block->host + ch->packet.offset[i], TARGET_PAGE_SIZE);
-        if (!ch->s->compression->compress(ch->compressor, ch->page, i + 1 == ch->packet.normal, ch->compressed,
-                                          &len, errp)) {
+        if (!ch->s->compression->compress(ch->compressor, ch->page, i + 1 == ch->packet.normal,
+                                          ch->compressed, &len, errp)) {
             return false;
         }
     }
@@ -440,7 +442,10 @@ static bool multifd_setup(RamSink *sink, StreamWriter *w, GError **errp)
     return sync_and_mark(s, w, errp);
 }
 
-/* What the channels have sent since it was last asked for: the rate limit lags behind by the ring, and is exact over time. */
+/*
+ * What the channels have sent since it was last asked for: the rate limit lags behind by the ring, and is
+ * exact over time.
+ */
 static uint64_t charge_bytes(MultifdSend *s)
 {
     uint64_t sent = ram_stats_get(&s->stats->multifd_bytes);

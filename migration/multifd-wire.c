@@ -101,7 +101,8 @@ void multifd_packet_encode(MultifdPacketWire *wire, const MultifdPacket *packet)
 }
 
 /* The counts, each against its maximum, before anything is done with them. */
-static bool decode_counts(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet, GError **errp)
+static bool decode_counts(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet,
+                          GError **errp)
 {
     uint32_t alloc = be32_get(wire->pages_alloc);
 
@@ -125,14 +126,16 @@ static bool decode_counts(const MultifdPacketWire *wire, uint32_t method, Multif
                       alloc - packet->normal);
     }
     if (packet->normal + packet->zero && (packet->flags & MULTIFD_FLAG_METHOD_MASK) != method) {
-        return refuse(errp, "flags received %x flags expected %x: is multifd-compression the same on both sides?",
+        return refuse(errp,
+                      "flags received %x flags expected %x: is multifd-compression the same on both sides?",
                       packet->flags & MULTIFD_FLAG_METHOD_MASK, method);
     }
     return true;
 }
 
 /* Without compression the pages say it; the field may be stale there. */
-static bool decode_payload(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet, GError **errp)
+static bool decode_payload(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet,
+                           GError **errp)
 {
     if (!packet->normal) {
         return true;
@@ -145,7 +148,8 @@ static bool decode_payload(const MultifdPacketWire *wire, uint32_t method, Multi
     return true;
 }
 
-bool multifd_packet_decode(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet, GError **errp)
+bool multifd_packet_decode(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet,
+                           GError **errp)
 {
     if (!check_magic(wire->magic, wire->version, errp) || !decode_counts(wire, method, packet, errp) ||
         !decode_payload(wire, method, packet, errp)) {
@@ -183,8 +187,8 @@ RAMBlock *multifd_packet_block(const MultifdPacket *packet, const RamList *ram, 
     }
     for (unsigned i = 0; i < packet->normal + packet->zero; i++) {
         if (packet->offset[i] >= block->used_length) {
-            refuse(errp, "offset too long 0x%" PRIx64 " (block '%s' has 0x%" PRIx64 " bytes)", packet->offset[i],
-                   packet->block, block->used_length);
+            refuse(errp, "offset too long 0x%" PRIx64 " (block '%s' has 0x%" PRIx64 " bytes)",
+                   packet->offset[i], packet->block, block->used_length);
             return NULL;
         }
     }

@@ -86,10 +86,15 @@ bool multifd_hello_decode(const MultifdHelloWire *wire, const uint8_t *uuid, uns
 /* Without pages the packet is a bare SYNC: block and offsets are then zero. */
 void multifd_packet_encode(MultifdPacketWire *wire, const MultifdPacket *packet);
 
-/* @method: the flag that packets with pages must carry.  The offsets are multiples of the page size afterwards. */
-bool multifd_packet_decode(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet, GError **errp);
+/*
+ * @method: the flag that packets with pages must carry.  The offsets are multiples of the page size
+ * afterwards.
+ */
+bool multifd_packet_decode(const MultifdPacketWire *wire, uint32_t method, MultifdPacket *packet,
+                           GError **errp);
 
-/* Finds the block and checks every offset against its length; NULL and an error if the packet does not fit. */
+/* Finds the block and checks every offset against its length; NULL and an error if the packet does not fit.
+ */
 RAMBlock *multifd_packet_block(const MultifdPacket *packet, const RamList *ram, GError **errp);
 
 #endif

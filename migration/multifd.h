@@ -46,13 +46,19 @@ MultifdRecv *multifd_recv_new(RamList *ram, const MigrationOptions *options, con
 /* Ends all channels' threads and frees.  NULL is fine.  The RamSource, if any, must be gone. */
 void multifd_recv_free(MultifdRecv *recv);
 
-/* One more connection whose first bytes say multifd; it gets a thread.  False if there are enough of them.  Main thread. */
+/*
+ * One more connection whose first bytes say multifd; it gets a thread.  False if there are enough of them.
+ * Main thread.
+ */
 bool multifd_recv_add_channel(MultifdRecv *recv, Channel *channel);
 
 /* True once as many connections as channels are configured have been added.  Main thread. */
 bool multifd_recv_full(const MultifdRecv *recv);
 
-/* Ends the threads: nothing writes to guest memory any more afterwards.  Any thread but the channels', once or more. */
+/*
+ * Ends the threads: nothing writes to guest memory any more afterwards.  Any thread but the channels', once
+ * or more.
+ */
 void multifd_recv_stop(MultifdRecv *recv);
 
 /* A copy of the first error of a channel, or NULL.  Any thread. */

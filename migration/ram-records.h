@@ -14,7 +14,8 @@ typedef struct RamRecords {
 } RamRecords;
 
 /* Writes @word (offset and type); returns the bytes that took. */
-static inline size_t ram_records_put_word(RamRecords *r, StreamWriter *w, const RAMBlock *block, uint64_t word)
+static inline size_t ram_records_put_word(RamRecords *r, StreamWriter *w, const RAMBlock *block,
+                                          uint64_t word)
 {
     if (G_LIKELY(block == r->last_block)) {
         stream_put_be64(w, word | RAM_FLAG_CONTINUE);
@@ -26,7 +27,8 @@ static inline size_t ram_records_put_word(RamRecords *r, StreamWriter *w, const 
     return sizeof(word) + 1 + strlen(block->idstr);
 }
 
-static inline size_t ram_records_put_zero(RamRecords *r, StreamWriter *w, const RAMBlock *block, uint64_t offset)
+static inline size_t ram_records_put_zero(RamRecords *r, StreamWriter *w, const RAMBlock *block,
+                                          uint64_t offset)
 {
     size_t bytes = ram_records_put_word(r, w, block, offset | RAM_FLAG_ZERO);
     stream_put_u8(w, 0);

@@ -114,7 +114,8 @@ static void test_round_trip(void)
     g_assert_cmpmem(back.offset, 6 * 8, p.offset, 6 * 8);
 }
 
-/* QEMU 7.2 leaves what was there in a packet without pages; without compression the size is never looked at. */
+/* QEMU 7.2 leaves what was there in a packet without pages; without compression the size is never looked at.
+ */
 static void test_stale_fields(void)
 {
     MultifdPacket p = { .flags = MULTIFD_FLAG_SYNC }, back;

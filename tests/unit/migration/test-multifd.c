@@ -34,11 +34,11 @@ typedef struct Mode {
 } Mode;
 
 static const Mode modes[] = {
-    { "1", "none", "multifd", "11.1" },  { "2", "none", "multifd", "11.1" },  { "8", "none", "multifd", "11.1" },
-    { "16", "none", "multifd", "11.1" }, { "2", "none", "legacy", "11.1" },   { "2", "none", "none", "11.1" },
-    { "2", "zlib", "multifd", "11.1" },  { "2", "zstd", "multifd", "11.1" },  { "3", "zlib", "legacy", "11.1" },
-    { "3", "zstd", "none", "11.1" },     { "2", "none", "legacy", "7.2" },    { "2", "zstd", "legacy", "7.2" },
-    { "2", "none", "multifd", "8.2" },
+    {"1", "none", "multifd", "11.1"},  {"2", "none", "multifd", "11.1"}, {"8", "none", "multifd", "11.1"},
+    {"16", "none", "multifd", "11.1"}, {"2", "none", "legacy", "11.1"},  {"2", "none", "none", "11.1"},
+    {"2", "zlib", "multifd", "11.1"},  {"2", "zstd", "multifd", "11.1"}, {"3", "zlib", "legacy", "11.1"},
+    {"3", "zstd", "none", "11.1"},     {"2", "none", "legacy", "7.2"},   {"2", "zstd", "legacy", "7.2"},
+    {"2", "none", "multifd", "8.2"},
 };
 
 /* A destination full of garbage, a guest that writes: memory is the same afterwards. */
@@ -178,7 +178,8 @@ static void test_cancel(void)
 /* ---- the two sides are not alike ---- */
 
 typedef struct Mismatch {
-    const char *src_channels, *src_compression, *dst_channels, *dst_compression;    /* channels NULL: no multifd */
+    const char *src_channels, *src_compression, *dst_channels,
+        *dst_compression; /* channels NULL: no multifd */
 } Mismatch;
 
 static const Mismatch mismatches[] = {
@@ -278,8 +279,8 @@ static GByteArray *old_main(uint64_t size)
 }
 
 /*
- * QEMU 7.2's ways: pages in a packet with the SYNC flag, an empty packet behind it, main first and channels in any
- * order, connections in between that say nothing, little, or leave.
+ * QEMU 7.2's ways: pages in a packet with the SYNC flag, an empty packet behind it, main first and channels
+ * in any order, connections in between that say nothing, little, or leave.
  */
 static void test_old_sender(void)
 {
@@ -415,9 +416,9 @@ int main(int argc, char **argv)
     g_test_add_func("/multifd/cancel", test_cancel);
     for (unsigned i = 0; i < G_N_ELEMENTS(mismatches); i++) {
         const Mismatch *m = &mismatches[i];
-        g_autofree char *path = g_strdup_printf("/multifd/mismatch/%s-%s-to-%s-%s",
-                                                m->src_channels ? m->src_channels : "off", m->src_compression,
-                                                m->dst_channels ? m->dst_channels : "off", m->dst_compression);
+        g_autofree char *path = g_strdup_printf(
+            "/multifd/mismatch/%s-%s-to-%s-%s", m->src_channels ? m->src_channels : "off", m->src_compression,
+            m->dst_channels ? m->dst_channels : "off", m->dst_compression);
         g_test_add_data_func(path, m, test_mismatch);
     }
     g_test_add_func("/multifd/refusals", test_refusals);

@@ -53,50 +53,18 @@ typedef enum {
     RECOVERED, /* leave the byte, go on from START */
 } LexStep;
 
-static ByteClass byte_class(uint8_t c)
-{
-    switch (c) {
-    case ' ':
-        return CLASS_SPACE;
-    case '\t':
-    case '\r':
-        return CLASS_TAB;
-    case '\n':
-        return CLASS_NEWLINE;
-    case '{':
-    case '}':
-    case '[':
-    case ']':
-    case ':':
-    case ',':
-        return CLASS_STRUCTURE;
-    case '"':
-        return CLASS_DOUBLE_QUOTE;
-    case '\'':
-        return CLASS_SINGLE_QUOTE;
-    case '\\':
-        return CLASS_BACKSLASH;
-    case '+':
-        return CLASS_PLUS;
-    case '-':
-        return CLASS_MINUS;
-    case '.':
-        return CLASS_DOT;
-    case '0':
-        return CLASS_ZERO;
-    case '1' ... '9':
-        return CLASS_DIGIT;
-    case 'e':
-        return CLASS_LOWER_E;
-    case 'E':
-        return CLASS_UPPER_E;
-    case 'a' ... 'd':
-    case 'f' ... 'z':
-        return CLASS_LOWER;
-    default:
-        return c < 0x20 || c >= 0xfe ? CLASS_BAD : CLASS_OTHER;
-    }
-}
+/* clang-format off */
+static const uint8_t byte_classes[256] = {      /* of ByteClass; CLASS_OTHER where nothing is written */
+    [0x00 ... 0x08] = CLASS_BAD, [0x0b ... 0x0c] = CLASS_BAD, [0x0e ... 0x1f] = CLASS_BAD,
+    [0xfe ... 0xff] = CLASS_BAD,
+    [' '] = CLASS_SPACE, ['\t'] = CLASS_TAB, ['\r'] = CLASS_TAB, ['\n'] = CLASS_NEWLINE,
+    ['{'] = CLASS_STRUCTURE, ['}'] = CLASS_STRUCTURE, ['['] = CLASS_STRUCTURE, [']'] = CLASS_STRUCTURE,
+    [':'] = CLASS_STRUCTURE, [','] = CLASS_STRUCTURE,
+    ['"'] = CLASS_DOUBLE_QUOTE, ['\''] = CLASS_SINGLE_QUOTE, ['\\'] = CLASS_BACKSLASH,
+    ['+'] = CLASS_PLUS, ['-'] = CLASS_MINUS, ['.'] = CLASS_DOT, ['0'] = CLASS_ZERO, ['1' ... '9'] = CLASS_DIGIT,
+    ['a' ... 'd'] = CLASS_LOWER, ['e'] = CLASS_LOWER_E, ['f' ... 'z'] = CLASS_LOWER, ['E'] = CLASS_UPPER_E,
+};
+/* clang-format on */
 
 /* A row for each state: what happens with most bytes, and the exceptions. */
 typedef struct LexRule {
@@ -150,7 +118,7 @@ static const LexRule rules[STATE__MAX] = {
 static LexStep lex_step(int state, uint8_t c)
 {
     const LexRule *rule = &rules[state];
-    uint8_t step = rule->exceptions[byte_class(c)];
+    uint8_t step = rule->exceptions[byte_classes[c]];
 
     if (step == GO_START) {
         return START;

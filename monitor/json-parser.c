@@ -215,6 +215,14 @@ static GString *decode_string(const JsonParser *parser, const GString *token, GE
     const char *end = token->str + token->len - 1;
 
     while (p < end) {
+        const char *plain = p;
+        while (p < end && *p != '\\' && (uint8_t)*p < 0x80) {
+            p++;
+        }
+        g_string_append_len(out, plain, p - plain);
+        if (p == end) {
+            break;
+        }
         if (*p == '\\') {
             p++;
             if (!take_escape(parser, &p, end, out, errp)) {

@@ -118,8 +118,8 @@ MigrationInfo *migration_query(MigrationContext *ctx);
 bool migration_allows_start(MigrationContext *ctx, GError **errp);
 
 /*
- * yank: cuts every channel of the outgoing or incoming migration, as if the link had gone: a migration ends failed,
- * postcopy pauses.  Harmless when there is none.  Any thread.
+ * yank: cuts every channel of the outgoing or incoming migration, as if the link had gone: a migration ends
+ * failed, postcopy pauses.  Harmless when there is none.  Any thread.
  */
 void migration_yank(MigrationContext *ctx);
 /* Is there a migration that has channels? */

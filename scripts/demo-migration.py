@@ -113,7 +113,8 @@ def main(argv):
     before = source.workload()
     print(f'The guest has written {before["pages-written"]} pages.  It moves while it goes on writing:')
     tool = [sys.executable, os.path.join(TOP, 'tools', 'godwit-migrate'),
-            source.qmp_path, destination.qmp_path, args.uri, '-p', f'max-bandwidth={args.bandwidth}', '-c', 'return-path']
+            source.qmp_path, destination.qmp_path, args.uri,
+            '-p', f'max-bandwidth={args.bandwidth}', '-c', 'return-path']
     print(f'$ godwit-migrate {shlex.join(tool[2:])}')
     sys.stdout.flush()
     status = subprocess.run(tool, check=False).returncode

@@ -222,25 +222,53 @@ bool qmp_x_workload_verify(MonitorContext *ctx, GError **errp)
 
 /* ---- the command line ---- */
 
-/* Names only: what the parameters are is for people, in --help. */
+static CommandLineParameterInfoList *parameter_list(const char *group, const char *const *keys)
+{
+    CommandLineParameterInfoList *list = g_new0(CommandLineParameterInfoList, 1);
+
+    list->count = g_strv_length((char **)keys);
+    list->items = g_new0(CommandLineParameterInfo *, list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        list->items[i] = g_new0(CommandLineParameterInfo, 1);
+        list->items[i]->name = g_strdup(keys[i]);
+        list->items[i]->type = (CommandLineParameterType)CommandLineParameterType_parse(
+            cmdline_key_type(group, keys[i]));
+    }
+    return list;
+}
+
+typedef struct GroupQuery {
+    const char *only;       /* NULL: all */
+    GPtrArray *found;       /* of CommandLineOptionInfo */
+} GroupQuery;
+
+static void add_group(const char *group, const char *const *keys, void *opaque)
+{
+    GroupQuery *query = opaque;
+
+    if (!query->only || strcmp(query->only, group) == 0) {
+        CommandLineOptionInfo *info = g_new0(CommandLineOptionInfo, 1);
+
+        info->option = g_strdup(group);
+        info->parameters = parameter_list(group, keys);
+        g_ptr_array_add(query->found, info);
+    }
+}
+
 CommandLineOptionInfoList *
 qmp_query_command_line_options(MonitorContext *ctx, const query_command_line_options_arg *arg, GError **errp)
 {
-    g_autofree const char **names = cmdline_option_names();
-    CommandLineOptionInfoList *list = g_new0(CommandLineOptionInfoList, 1);
+    GroupQuery query = { .only = arg->option, .found = g_ptr_array_new() };
 
-    list->items = g_new0(CommandLineOptionInfo *, g_strv_length((char **)names));
-    for (const char **name = names; *name; name++) {
-        if (!arg->option || strcmp(arg->option, *name) == 0) {
-            CommandLineOptionInfo *info = list->items[list->count++] = g_new0(CommandLineOptionInfo, 1);
-            info->option = g_strdup(*name);
-            info->parameters = g_new0(CommandLineParameterInfoList, 1);
-        }
-    }
-    if (list->count == 0) {
+    cmdline_foreach_group(add_group, &query);
+    if (query.found->len == 0) {
+        g_ptr_array_unref(query.found);
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "invalid option name: %s", arg->option);
-        g_clear_pointer(&list, qapi_free_CommandLineOptionInfoList);
+        return NULL;
     }
+    CommandLineOptionInfoList *list = g_new0(CommandLineOptionInfoList, 1);
+    list->count = query.found->len;
+    list->items = (CommandLineOptionInfo **)g_ptr_array_free(query.found, false);
     return list;
 }
 

@@ -361,9 +361,14 @@ bool machine_add_memory(Machine *m, MemoryBackend *backend, GError **errp)
 static MemoryBackend *implicit_backend(MemoryBackendSet *set, const MachineMemory *memory, uint64_t size,
                                        GError **errp)
 {
-    MemoryBackendProperties common = { .size = size, .has_prealloc = true, .prealloc = memory->prealloc };
-    MemoryBackendFileProperties file = { .size = size, .has_prealloc = true, .prealloc = memory->prealloc,
-                                         .mem_path = (char *)memory->path };
+    MemoryBackendProperties common = {
+        .size = size, .has_prealloc = true, .prealloc = memory->prealloc,
+        .has_dump = true, .dump = !memory->no_dump, .has_merge = true, .merge = !memory->no_merge,
+    };
+    MemoryBackendFileProperties file = {
+        .size = size, .has_prealloc = true, .prealloc = memory->prealloc, .mem_path = (char *)memory->path,
+        .has_dump = true, .dump = !memory->no_dump, .has_merge = true, .merge = !memory->no_merge,
+    };
     ObjectOptions options = { .id = (char *)IMPLICIT_ID };
 
     if (memory->path) {

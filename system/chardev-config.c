@@ -48,6 +48,11 @@ static const struct {
     {"pipe", "chardev: pipe: no device path given"},
 };
 
+const char *const *chardev_option_names(void)
+{
+    return known_options;
+}
+
 void chardev_config_free(ChardevConfig *config)
 {
     if (config) {

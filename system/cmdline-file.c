@@ -19,15 +19,6 @@
 
 #define MAX_NAME 64 /* of a group or an id, with the terminator; the scan formats below know it */
 
-static const struct {
-    const char *group;
-    const char *option;
-} file_groups[] = {
-    {"machine", "machine"}, {"memory", "m"},        {"smp-opts", "smp"}, {"global", "global"},
-    {"object", "object"},   {"chardev", "chardev"}, {"mon", "mon"},      {"name", "name"},
-    {"accel", "accel"},     {"msg", "msg"},         {"trace", "trace"},  {"action", "action"},
-};
-
 /* The group that is being read. */
 typedef struct FileGroup {
     const CmdlineOption *option; /* NULL: none yet */
@@ -76,17 +67,16 @@ static bool begin_group(FileGroup *group, const char *line, GError **errp)
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "parse error");
         return false;
     }
-    for (size_t i = 0; i < G_N_ELEMENTS(file_groups); i++) {
-        if (strcmp(file_groups[i].group, name) == 0) {
-            group->option = cmdline_find(file_groups[i].option);
-            if (id[0]) {
-                append_pair(group, "id", id);
-            }
-            return true;
-        }
+    const CmdlineGroup *known = cmdline_find_group(name);
+    if (!known) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "There is no option group '%s'", name);
+        return false;
     }
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "There is no option group '%s'", name);
-    return false;
+    group->option = cmdline_find(known->option);
+    if (id[0]) {
+        append_pair(group, "id", id);
+    }
+    return true;
 }
 
 /* key = "value" */

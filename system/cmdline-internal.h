@@ -52,6 +52,15 @@ typedef struct CmdlineForeign {
 extern const CmdlineForeign cmdline_foreign[];
 extern const size_t cmdline_n_foreign;
 
+/* Another name for some options: [GROUP] in a file, and query-command-line-options. */
+typedef struct CmdlineGroup {
+    const char *name;
+    const char *option;
+    const char *const *(*keys)(void); /* of options whose table entry does not list them; or NULL */
+} CmdlineGroup;
+
+const CmdlineGroup *cmdline_find_group(const char *name);
+
 const CmdlineOption *cmdline_find(const char *name);
 
 /* Applies one option; prefixes its error with the location. */

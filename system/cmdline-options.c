@@ -8,9 +8,6 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A peer rounds guest memory up to this, and both ends must agree. */
-#define RAM_SIZE_ALIGN UINT64_C(8192)
-
 #define MIB (UINT64_C(1) << 20)
 
 static bool refuse(GError **errp, const char *format, ...) G_GNUC_PRINTF(2, 3);
@@ -347,10 +344,6 @@ static bool apply_memory(const CmdlineUse *use, GError **errp)
         if (!keyval_parse_size("size", size, MIB, &config->ram_size, errp)) {
             return false;
         }
-        if (config->ram_size > UINT64_MAX - RAM_SIZE_ALIGN) {
-            return refuse(errp, "Value '%s' is out of range for parameter 'size'", size);
-        }
-        config->ram_size = (config->ram_size + RAM_SIZE_ALIGN - 1) / RAM_SIZE_ALIGN * RAM_SIZE_ALIGN;
         config->has_ram_size = true;
     }
     config->has_max_ram_size |= keyval_get(kv, "maxmem") != NULL;
@@ -583,13 +576,8 @@ static bool apply_run_with(const CmdlineUse *use, GError **errp)
     g_autoptr(KeyVal) kv = keyval_parse(use->arg, NULL, KEYVAL_OPTS, errp);
     bool teardown = false;
 
-    if (!kv || !keyval_check_keys(kv, use->option->keys, errp)) {
-        return false;
-    }
-    if (keyval_get(kv, "chroot") || keyval_get(kv, "user")) {
-        return refuse(errp, "option '%s' is not supported", keyval_get(kv, "chroot") ? "chroot" : "user");
-    }
-    return keyval_get_bool(kv, "async-teardown", &teardown, errp) &&
+    return kv && keyval_check_keys(kv, use->option->keys, errp) &&
+           keyval_get_bool(kv, "async-teardown", &teardown, errp) &&
            keyval_get_bool(kv, "exit-with-parent", &use->config->exit_with_parent, errp);
 }
 
@@ -831,7 +819,7 @@ const CmdlineOption cmdline_options[] = {
      KEYS("reboot", "shutdown", "panic", "watchdog"),
      "reboot=shutdown is -no-reboot, shutdown=pause is -no-shutdown."},
     {"run-with", NULL, "[exit-with-parent=on|off][,async-teardown=on|off]", SECTION_PROCESS, apply_run_with,
-     0, KEYS("async-teardown", "chroot", "exit-with-parent", "user"),
+     0, KEYS("async-teardown", "exit-with-parent"),
      "exit-with-parent=on ends the process when the one that started it ends."},
     {"readconfig", NULL, "FILE", SECTION_PROCESS, add_text, FIELD(read_configs), NULL,
      "Reads more options from FILE: [GROUP \"ID\"] and KEY = \"VALUE\" lines."},
@@ -852,7 +840,7 @@ const CmdlineOption cmdline_options[] = {
     {"qtest", NULL, "DEV", SECTION_DEBUG, set_text, FIELD(qtest), NULL,
      "Test server on DEV: reads and writes guest memory by text commands."},
     {"qtest-log", NULL, "FILE", SECTION_DEBUG, set_text, FIELD(qtest_log), NULL,
-     "Log of the test server's traffic instead of standard error; none: no log."},
+     "File for the lines that the test server receives and sends; none: no log, as without the option."},
     {"fault", NULL, "NAME:N[:ACTION]", SECTION_DEBUG, apply_fault, FIELD(faults), NULL,
      "The Nth pass through fault point NAME fails; ACTION is error, kill, stop or delay=MS. `-fault help` "
      "lists the points. Not in release builds."},

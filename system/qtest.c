@@ -419,15 +419,30 @@ struct QtestServer {
     Chardev *chr;
     GString *line;          /* its beginning, as long as the end has not come */
     bool too_long;          /* the rest is being skipped */
+    FILE *log;              /* or NULL; not owned */
+    gint64 opened_us;
 };
+
+/* @kind: R for received, S for sent.  Without the line feed. */
+static void server_log(const QtestServer *s, char kind, const char *text, size_t len)
+{
+    if (s->log) {
+        double seconds = (double)(g_get_monotonic_time() - s->opened_us) / G_USEC_PER_SEC;
+
+        fprintf(s->log, "[%c +%.6f] %.*s\n", kind, seconds, (int)len, text);
+        fflush(s->log);
+    }
+}
 
 static void server_reply(QtestServer *s, const char *text)
 {
+    server_log(s, 'S', text, strcspn(text, "\n"));
     chardev_write(s->chr, text, strlen(text));
 }
 
 static void server_run(QtestServer *s, const char *line, size_t len)
 {
+    server_log(s, 'R', line, len);
     g_autofree char *reply = qtest_run_line(s->machine, line, len);
     server_reply(s, reply);
 }
@@ -485,6 +500,7 @@ static void server_opened(void *opaque)
 
     g_string_set_size(s->line, 0);
     s->too_long = false;
+    s->opened_us = g_get_monotonic_time();
 }
 
 static void server_closed(void *opaque)
@@ -515,4 +531,9 @@ void qtest_server_free(QtestServer *s)
     chardev_set_handlers(s->chr, NULL, NULL);
     g_string_free(s->line, true);
     g_free(s);
+}
+
+void qtest_server_set_log(QtestServer *s, FILE *log)
+{
+    s->log = log;
 }

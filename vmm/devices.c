@@ -5,6 +5,7 @@
 #include "report.h"
 #include "util/error.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -163,9 +164,19 @@ bool vm_add_monitors(Vm *vm)
 bool vm_start_qtest(Vm *vm)
 {
     Chardev *chr = chardev_find(QTEST_LABEL);
+    const char *log = vm->config->qtest_log;
 
-    if (vm->config->qtest) {
-        vm->qtest = qtest_server_new(vm->machine, chr);
+    if (!vm->config->qtest) {
+        return true;
+    }
+    vm->qtest = qtest_server_new(vm->machine, chr);
+    if (log && strcmp(log, "none") != 0) {
+        vm->qtest_log = fopen(log, "we");
+        if (!vm->qtest_log) {
+            report("-qtest-log %s: Could not open '%s': %s", log, log, g_strerror(errno));
+            return false;
+        }
+        qtest_server_set_log(vm->qtest, vm->qtest_log);
     }
     return true;
 }

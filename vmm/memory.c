@@ -4,6 +4,7 @@
 
 #include "monitor/object-text.h"
 #include "report.h"
+#include "system/keyval.h"
 #include "util/error.h"
 
 bool vm_create_objects(Vm *vm)
@@ -25,6 +26,15 @@ bool vm_create_objects(Vm *vm)
     return true;
 }
 
+/* A switch of -machine that is on unless somebody says otherwise; its value has been checked. */
+static bool is_off(const VmConfig *config, const char *property)
+{
+    const char *value = g_hash_table_lookup(config->machine_properties, property);
+    bool on = true;
+
+    return value && keyval_parse_bool(property, value, &on, NULL) && !on;
+}
+
 bool vm_create_memory(Vm *vm)
 {
     const VmConfig *config = vm->config;
@@ -34,6 +44,8 @@ bool vm_create_memory(Vm *vm)
         .backend = config->memory_backend,
         .path = config->mem_path,
         .prealloc = config->mem_prealloc,
+        .no_dump = is_off(config, "dump-guest-core"),
+        .no_merge = is_off(config, "mem-merge"),
     };
     g_autoptr(GError) err = NULL;
 

@@ -271,6 +271,9 @@ void vm_clear(Vm *vm)
     }
     process_restore_signals();
     qtest_server_free(vm->qtest);
+    if (vm->qtest_log) {
+        fclose(vm->qtest_log);
+    }
     machine_free(vm->machine);
     memory_backend_set_clear(&vm->backends);
     for (unsigned i = 0; vm->chardevs && i < vm->chardevs->len; i++) {

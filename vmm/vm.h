@@ -8,6 +8,8 @@
 #include "system/cmdline.h"
 #include "system/qtest.h"
 
+#include <stdio.h>
+
 /* Main thread, except where host.c says otherwise.  Members are NULL until they exist. */
 typedef struct Vm {
     VmConfig *config;
@@ -19,6 +21,7 @@ typedef struct Vm {
     MonitorContext monitor; /* .main_loop is ours */
     bool monitor_ready;
     QtestServer *qtest;
+    FILE *qtest_log;
     int exit_status;
 } Vm;
 

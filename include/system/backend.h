@@ -60,13 +60,14 @@ const MemoryBackendProperties *memory_backend_properties(const MemoryBackend *ba
 /* Makes the backend's memory guest RAM, at the first guest address behind what is there. */
 bool machine_add_memory(Machine *m, MemoryBackend *backend, GError **errp);
 
-/* Where the machine's memory comes from: -m, -machine memory-backend=, -mem-path and -mem-prealloc. */
+/* Where the machine's memory comes from: -m, -machine memory-backend=, -mem-path, -mem-prealloc, .... */
 typedef struct MachineMemory {
     bool has_size;
     uint64_t size;              /* bytes; rounded up to a multiple of 8 KiB here */
     const char *backend;        /* id of one in the set, or NULL: one called "ram" is made */
     const char *path;           /* of the one that is made: a file or a directory, or NULL */
     bool prealloc;              /* likewise */
+    bool no_dump, no_merge;     /* likewise: -machine dump-guest-core=off and mem-merge=off */
 } MachineMemory;
 
 /*

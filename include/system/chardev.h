@@ -39,6 +39,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(Chardev, chardev_free)
 /* Text for -chardev help and `-qmp help`: the names of the supported types, NULL-terminated. */
 const char *const *chardev_type_names(void);
 
+/* What may stand in the text of -chardev, NULL-terminated. */
+const char *const *chardev_option_names(void);
+
 /* From now on nobody gets standard input and output: "cannot use stdio with -daemonize". */
 void chardev_forbid_stdio(void);
 

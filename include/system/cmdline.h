@@ -87,7 +87,7 @@ typedef struct VmConfig {
 
     /* memory */
     bool has_ram_size;
-    uint64_t ram_size; /* bytes, a multiple of 8 KiB */
+    uint64_t ram_size; /* bytes, as given */
     bool has_max_ram_size;
     uint64_t max_ram_size;
     uint64_t ram_slots;
@@ -150,6 +150,16 @@ char *cmdline_help_man(void);
 
 /* Every option's name, for tools and completion: NULL-terminated, static strings; free the array only. */
 const char **cmdline_option_names(void);
+
+/*
+ * The options that are lists, under the names that configuration files and query-command-line-options use;
+ * those of which nothing but their absence is supported are left out.  @keys is NULL-terminated.
+ */
+typedef void (*CmdlineGroupFunc)(const char *group, const char *const *keys, void *opaque);
+void cmdline_foreach_group(CmdlineGroupFunc func, void *opaque);
+
+/* "string", "boolean", "number" or "size": what the value of @key of such an option is. */
+const char *cmdline_key_type(const char *group, const char *key);
 
 /* Items of -d. */
 char *cmdline_log_items(void);

@@ -6,6 +6,8 @@
 #include "system/chardev.h"
 #include "system/machine.h"
 
+#include <stdio.h>
+
 /* Bytes of memory that one read, write, b64read or b64write may move. */
 #define QTEST_MAX_DATA (16u << 20)
 
@@ -44,5 +46,11 @@ typedef struct QtestServer QtestServer;
 
 QtestServer *qtest_server_new(Machine *m, Chardev *chr);
 void qtest_server_free(QtestServer *server);
+
+/*
+ * Writes each line received and sent to @log, which must outlive the server: "[R +0.125000] read 0 4" and
+ * "[S +0.125090] OK 0x00000000", with the seconds since the client came.  NULL: no log.
+ */
+void qtest_server_set_log(QtestServer *server, FILE *log);
 
 #endif

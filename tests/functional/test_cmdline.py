@@ -558,6 +558,29 @@ def test_descriptor_sets(godwit, make_vm, folder):
     vm.quit()
 
 
+def test_qtest_log(godwit, make_vm, folder):
+    path = os.path.join(folder, 'log')
+    vm = make_vm(godwit, 'vm', qtest=True, options=['-m', '1M', '-qtest-log', path])
+    vm.qtest.write(0, b'\x12\x34')
+    assert vm.qtest.read(0, 2) == b'\x12\x34'
+    vm.quit()
+    lines = [line.split('] ') for line in open(path, encoding='ascii').read().splitlines()]
+    assert ['OK EjQ='] == [text for kind, text in lines if kind.startswith('[S +')][-1:]
+    assert 'b64read 0x0 0x2' in [text for kind, text in lines if kind.startswith('[R +')]
+
+
+def test_command_line_options(godwit, make_vm):
+    """What management software asks before it writes a command line."""
+    vm = make_vm(godwit, 'vm')
+    options = {o['option']: {p['name']: p['type'] for p in o['parameters']}
+               for o in vm.call('query-command-line-options')}
+    assert options['memory'] == {'size': 'size', 'slots': 'number', 'maxmem': 'size'}
+    assert options['name'] == {'guest': 'string', 'process': 'string', 'debug-threads': 'boolean'}
+    assert 'sandbox' not in options
+    assert vm.try_call('query-command-line-options', option='nosuch') == 'invalid option name: nosuch'
+    vm.quit()
+
+
 # ---- ends ----
 
 def test_failed_incoming_ends_with_status_1(godwit, make_vm):

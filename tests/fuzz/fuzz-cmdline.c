@@ -28,7 +28,6 @@ static void check_config(const VmConfig *config)
         g_assert_true(m->device && m->location);
         g_assert_true(m->control || !m->pretty);
     }
-    g_assert_true(config->ram_size % 8192 == 0);
     g_assert_true(config->cpus > 0);
     g_assert_true(config->cpus_error || config->cpus <= config->max_cpus);
 }

@@ -154,7 +154,7 @@ static char *show_prompt(EditLine *el)
     return (char *)of_editor(el)->prompt;
 }
 
-static unsigned char complete_key(EditLine *el, int key)
+static unsigned char complete_key(EditLine *el, wint_t key)
 {
     LineTerminal *t = of_editor(el);
     const LineInfo *info = el_line(el);
@@ -211,7 +211,8 @@ static bool open_editor(LineTerminal *t)
     el_set(t->el, EL_PROMPT, show_prompt);
     el_set(t->el, EL_EDITOR, "emacs");
     el_set(t->el, EL_HIST, history, t->history);
-    el_set(t->el, EL_ADDFN, "godwit-complete", "Complete the word", complete_key);
+    /* The wide form: the other one makes copies that libedit never frees. */
+    el_wset(t->el, EL_ADDFN, L"godwit-complete", L"Complete the word", complete_key);
     el_set(t->el, EL_BIND, "^I", "godwit-complete", NULL);
     el_source(t->el, NULL); /* the user's ~/.editrc */
     return true;

@@ -15,14 +15,21 @@
  *    record that comes later finds a page as fresh as any.
  * 4. A failure in between ends the migration; memory that was received in part is never run.
  *
+ * Pages of shared memory that do not exist yet are written to the file behind it instead, from the buffer,
+ * and nothing is guessed: fresh_pages(), write_run().
+ *
  * What guest memory held before a migration does not survive it: the source sends every page at least once.
  * It needs that nobody else writes guest memory meanwhile: RamSourceOps.exclusive.
  */
 #include "migration/ram-load.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
 
+#include "migration/ram-holes.h"
 #include "migration/ram-wire.h"
 #include "migration/xbzrle.h"
 #include "util/be.h"
@@ -34,6 +41,12 @@
 /* Entries in all block lists of one stream: a block may be listed twice, but not for ever. */
 #define MAX_BLOCK_ENTRIES 65536
 
+/* A PAGE record without a name: the word, the body. */
+#define RECORD_SIZE (sizeof(uint64_t) + TARGET_PAGE_SIZE)
+
+/* The longest run written to a file by one call, in pages. */
+#define MAX_WRITE 64
+
 /* The longest run taken by one call, in pages: bounds the search in the received bitmap. */
 #define MAX_RUN 4096
 
@@ -41,6 +54,9 @@ typedef struct RamLoadBlock {
     RAMBlock *block;
     bool ignored;               /* x-ignore-shared: no page may come */
     uint64_t *received;         /* bit per page: a record of it has arrived in the main stream */
+    bool holes_known;           /* the file behind the block can be asked, and written to */
+    uint64_t hole_from;         /* pages [hole_from, hole_to) were holes when last asked */
+    uint64_t hole_to;
 } RamLoadBlock;
 
 /* Belongs to the load thread. */
@@ -66,6 +82,13 @@ typedef struct RamWord {
 
 /* ---- life ---- */
 
+/* A write beyond a limit on file sizes would raise a signal. */
+static bool may_write_files(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+}
+
 RamLoad *ram_load_new(RamList *ram, const MigrationOptions *options)
 {
     RamLoad *l = g_new0(RamLoad, 1);
@@ -78,6 +101,7 @@ RamLoad *ram_load_new(RamList *ram, const MigrationOptions *options)
         b->block = block;
         b->ignored = options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] && block->shared;
         b->received = bitmap_new(ramblock_pages(block));
+        b->holes_known = ram_holes_known(block) && may_write_files();
     }
     l->source = ram_source_stream_new(l);
     return l;
@@ -225,6 +249,22 @@ static RamLoadBlock *load_page_address(RamLoad *l, StreamReader *r, const RamWor
     return b;
 }
 
+/*
+ * How many pages from @page on, at most @max, do not exist yet: holes of a file that nobody but this thread,
+ * with records, has filled since it was asked.
+ */
+static uint64_t fresh_pages(const RamLoad *l, RamLoadBlock *b, uint64_t page, uint64_t max)
+{
+    if (!b->holes_known || !l->source->ops->exclusive || bitmap_test(b->received, page)) {
+        return 0;
+    }
+    if (page < b->hole_from || page >= b->hole_to) {
+        b->hole_from = page;
+        b->hole_to = ram_hole_end(b->block, page);
+    }
+    return bitmap_find_set(b->received, page, MIN(b->hole_to, page + max)) - page;
+}
+
 /* Makes @count pages zero; those that are already stay untouched, so that they cost no memory. */
 static void zero_pages(RAMBlock *block, uint64_t page, uint64_t count)
 {
@@ -233,6 +273,21 @@ static void zero_pages(RAMBlock *block, uint64_t page, uint64_t count)
         if (!buffer_is_zero(host, TARGET_PAGE_SIZE)) {
             memset(host, 0, TARGET_PAGE_SIZE);
         }
+    }
+}
+
+/* Makes @count pages zero that ZERO records are about. */
+static void clear_pages(const RamLoad *l, RamLoadBlock *b, uint64_t page, uint64_t count)
+{
+    uint64_t end = page + count;
+
+    while (page < end) {
+        uint64_t fresh = fresh_pages(l, b, page, end - page);
+        uint64_t n = fresh ? fresh : b->holes_known ? 1 : end - page;
+        if (!fresh) {
+            zero_pages(b->block, page, n);
+        }
+        page += n;
     }
 }
 
@@ -270,7 +325,7 @@ static bool load_zero(RamLoad *l, StreamReader *r, const RamWord *w, GError **er
     }
     uint64_t page = w->arg >> TARGET_PAGE_BITS;
     uint64_t count = 1 + take_zero_run(b, r, page + 1);
-    zero_pages(b->block, page, count);
+    clear_pages(l, b, page, count);
     bitmap_set(b->received, page, count);
     return true;
 }
@@ -285,6 +340,74 @@ static uint64_t free_run(const RamLoad *l, const RamLoadBlock *b, uint64_t page)
     return bitmap_find_set(b->received, page + 1, limit) - page;
 }
 
+/* How many whole bodies of PAGE records for @page and the next ones are in @data; sets up @iov. */
+static unsigned find_bodies(const uint8_t *data, size_t len, uint64_t page, uint64_t max, struct iovec *iov)
+{
+    unsigned n = 0;
+
+    do {
+        iov[n] = (struct iovec){ (void *)(uintptr_t)(data + n * RECORD_SIZE), TARGET_PAGE_SIZE };
+        n++;
+    } while (n < max && n * RECORD_SIZE + TARGET_PAGE_SIZE <= len &&
+             load_be64(data + n * RECORD_SIZE - sizeof(uint64_t)) ==
+             ((page + n) << TARGET_PAGE_BITS | RAM_FLAG_PAGE | RAM_FLAG_CONTINUE));
+    return n;
+}
+
+/* Writes everything; 0 or an errno. */
+static int write_all(int fd, struct iovec *iov, unsigned n, off_t offset)
+{
+    while (n) {
+        ssize_t done = pwritev(fd, iov, n, offset);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return done < 0 ? errno : EIO;
+        }
+        offset += done;
+        for (; n && (size_t)done >= iov->iov_len; iov++, n--) {
+            done -= iov->iov_len;
+        }
+        if (n) {
+            iov->iov_base = (char *)iov->iov_base + done;
+            iov->iov_len -= done;
+        }
+    }
+    return 0;
+}
+
+/*
+ * Pages that do not exist yet, of a file: they are written to the file.  That makes a page with its content
+ * at once, where a write through the mapping would fault, clear the page and then fill it.
+ */
+static bool write_run(RamLoadBlock *b, StreamReader *r, uint64_t page, uint64_t max, GError **errp)
+{
+    struct iovec iov[MAX_WRITE];
+    uint64_t offset = page << TARGET_PAGE_BITS;
+    const uint8_t *body = stream_need(r, TARGET_PAGE_SIZE);
+
+    if (!body) {
+        return stream_reader_check(r, errp);
+    }
+    unsigned n = find_bodies(body, stream_buffered(r, &body), page, max, iov);
+    int errnum = write_all(b->block->fd, iov, n, b->block->fd_offset + offset);
+    if (errnum == ENOSPC || errnum == EDQUOT) {
+        error_set_errno(errp, GODWIT_ERROR_IO, errnum,
+                        "Unable to write page 0x%" PRIx64 " of RAM block '%s'", offset, b->block->idstr);
+        return false;
+    }
+    if (errnum) {
+        /* A descriptor that does not let us write, say: through the mapping, then, now and later. */
+        b->holes_known = false;
+        for (unsigned i = 0; i < n; i++) {
+            memcpy(b->block->host + offset + i * TARGET_PAGE_SIZE, body + i * RECORD_SIZE, TARGET_PAGE_SIZE);
+        }
+    }
+    bitmap_set(b->received, page, n);
+    return stream_skip(r, n * RECORD_SIZE - sizeof(uint64_t));
+}
+
 static bool load_page(RamLoad *l, StreamReader *r, const RamWord *w, GError **errp)
 {
     RamLoadBlock *b = load_page_address(l, r, w, errp);
@@ -292,6 +415,10 @@ static bool load_page(RamLoad *l, StreamReader *r, const RamWord *w, GError **er
         return false;
     }
     uint64_t page = w->arg >> TARGET_PAGE_BITS;
+    uint64_t fresh = fresh_pages(l, b, page, MAX_WRITE);
+    if (fresh) {
+        return write_run(b, r, page, fresh, errp);
+    }
     if (l->run_block != b || l->run_next != page) {
         l->run_length = 0;
     }

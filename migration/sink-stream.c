@@ -10,6 +10,7 @@
  */
 #include <string.h>
 
+#include "migration/ram-holes.h"
 #include "migration/ram-records.h"
 #include "migration/ram.h"
 #include "migration/xbzrle.h"
@@ -17,6 +18,11 @@
 
 /* Bytes of an XBZRLE record before the encoded data: encoding, length. */
 #define XBZRLE_HEADER 3
+
+typedef struct SinkBlock {
+    uint64_t base_page;             /* pages in all blocks before */
+    bool holes_known;
+} SinkBlock;
 
 typedef struct StreamSink {
     RamSink base;
@@ -26,7 +32,7 @@ typedef struct StreamSink {
     bool detect_zero;
     bool wants_xbzrle;              /* the capability */
     XbzrleCache *cache;             /* NULL until the first round has ended */
-    GArray *base_pages;             /* of uint64_t, by block index: pages in all blocks before */
+    GArray *blocks;                 /* of SinkBlock, by block index */
     uint64_t total_pages;
     RamRoundNotifier round_end;
     uint8_t page[TARGET_PAGE_SIZE];
@@ -61,19 +67,56 @@ static void put_page_word(Sending *n, uint64_t offset)
     n->normal++;
 }
 
+static SinkBlock *sink_block(const Sending *n)
+{
+    return &g_array_index(n->s->blocks, SinkBlock, n->block->index);
+}
+
+static void put_page(Sending *n, uint64_t index)
+{
+    uint64_t offset = index << TARGET_PAGE_BITS;
+    const uint8_t *page = n->block->host + offset;
+
+    if (n->s->detect_zero && buffer_is_zero(page, TARGET_PAGE_SIZE)) {
+        put_zero(n, offset);
+    } else {
+        put_page_word(n, offset);
+        stream_put_nocopy(n->w, page, TARGET_PAGE_SIZE);
+    }
+}
+
+/*
+ * In the first round, pages that nobody has written to are known from the file behind the block, without
+ * making them by reading.  The log has been cleared for the run: a write after the question is logged.  It is
+ * asked where holes are likely: at the start of a run and after a zero page.
+ */
+static void put_run_with_holes(Sending *n, uint64_t first, uint64_t end)
+{
+    bool ask = true;
+
+    while (first < end) {
+        uint64_t hole_end = ask ? ram_hole_end(n->block, first) : first;
+        for (; first < MIN(hole_end, end); first++) {
+            put_zero(n, first << TARGET_PAGE_BITS);
+        }
+        if (first < end) {
+            uint64_t zero_pages = n->zero;
+            put_page(n, first++);
+            ask = n->zero > zero_pages;
+        }
+    }
+}
+
 static void put_plain_run(Sending *n, uint64_t first, uint64_t count)
 {
-    uint64_t offset = first << TARGET_PAGE_BITS;
-    uint64_t end = (first + count) << TARGET_PAGE_BITS;
+    bool first_round = !ram_stats_get(&n->s->stats->rounds);
 
-    for (; offset < end; offset += TARGET_PAGE_SIZE) {
-        const uint8_t *page = n->block->host + offset;
-        if (n->s->detect_zero && buffer_is_zero(page, TARGET_PAGE_SIZE)) {
-            put_zero(n, offset);
-        } else {
-            put_page_word(n, offset);
-            stream_put_nocopy(n->w, page, TARGET_PAGE_SIZE);
-        }
+    if (n->s->detect_zero && first_round && sink_block(n)->holes_known) {
+        put_run_with_holes(n, first, first + count);
+        return;
+    }
+    for (uint64_t i = first; i < first + count; i++) {
+        put_page(n, i);
     }
 }
 
@@ -82,7 +125,7 @@ static void put_plain_run(Sending *n, uint64_t first, uint64_t count)
 /* A number for each page of the guest, for the cache: its position in the block list. */
 static uint64_t page_number(const Sending *n, uint64_t offset)
 {
-    return g_array_index(n->s->base_pages, uint64_t, n->block->index) + (offset >> TARGET_PAGE_BITS);
+    return sink_block(n)->base_page + (offset >> TARGET_PAGE_BITS);
 }
 
 /* Sends s->page as it is.  Copied, for the buffer is used again before the stream is flushed. */
@@ -180,8 +223,10 @@ static bool stream_setup_block(RamSink *sink, StreamWriter *w, RAMBlock *block, 
 {
     StreamSink *s = (StreamSink *)sink;
 
-    g_assert(s->base_pages->len == block->index);
-    g_array_append_val(s->base_pages, s->total_pages);
+    SinkBlock b = { .base_page = s->total_pages, .holes_known = ram_holes_known(block) };
+
+    g_assert(s->blocks->len == block->index);
+    g_array_append_val(s->blocks, b);
     s->total_pages += ramblock_pages(block);
     return true;
 }
@@ -230,7 +275,7 @@ static void stream_cleanup(RamSink *sink)
 
     ram_round_remove_notifier(s->save, &s->round_end);
     xbzrle_cache_free(s->cache);
-    g_array_unref(s->base_pages);
+    g_array_unref(s->blocks);
     g_free(s);
 }
 
@@ -254,7 +299,7 @@ RamSink *ram_sink_stream_new(struct RamSave *save)
     s->stats = ram_save_stats(save);
     s->detect_zero = options->p.zero_page_detection != ZERO_PAGE_DETECTION_NONE;
     s->wants_xbzrle = options->caps[MIGRATION_CAPABILITY_XBZRLE];
-    s->base_pages = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    s->blocks = g_array_new(FALSE, FALSE, sizeof(SinkBlock));
     s->round_end.notify = stream_round_end;
     return &s->base;
 }

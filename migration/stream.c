@@ -304,13 +304,10 @@ static bool reader_fill(StreamReader *r, size_t need)
     if (r->error) {
         return false;
     }
-    if (r->head == r->tail) {
-        r->head = r->tail = 0;
-    } else if (r->size - r->head < need) {
-        memmove(r->buf, r->buf + r->head, reader_have(r));
-        r->tail -= r->head;
-        r->head = 0;
-    }
+    /* To the front, where the buffer is in the processor's cache: there are fewer than @need bytes. */
+    memmove(r->buf, r->buf + r->head, reader_have(r));
+    r->tail -= r->head;
+    r->head = 0;
     while (reader_have(r) < need) {
         size_t room = MIN(r->size - r->tail, READER_TAIL);
         struct iovec iov = { .iov_base = r->buf + r->tail, .iov_len = room };
@@ -321,6 +318,12 @@ static bool reader_fill(StreamReader *r, size_t need)
         r->tail += n;
     }
     return true;
+}
+
+const uint8_t *stream_need(StreamReader *r, size_t len)
+{
+    g_assert(len <= STREAM_NEED_MAX);
+    return !r->error && (reader_have(r) >= len || reader_fill(r, len)) ? r->buf + r->head : NULL;
 }
 
 /* The next @len bytes, taken; NULL on failure. */

@@ -62,6 +62,9 @@ int stream_peek_u8(StreamReader *r, size_t ahead);
 size_t stream_buffered(StreamReader *r, const uint8_t **data);
 /* Without reading at all: are there bytes in the buffer? */
 bool stream_has_buffered(const StreamReader *r);
+/* Waits until the next @len bytes, at most STREAM_NEED_MAX, are in the buffer; takes none.  NULL: failure. */
+const uint8_t *stream_need(StreamReader *r, size_t len);
+#define STREAM_NEED_MAX 8192
 /*
  * The fast path of page loading: takes @len bytes straight into @buf and, in the same readv, as many of the
  * following bytes into the internal buffer as come.

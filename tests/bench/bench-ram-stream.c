@@ -2,7 +2,7 @@
 /* How fast guest memory crosses one loopback connection, beside a plain copy over the same kind of socket. */
 
 /*
- *     bench-ram-stream [--size=MIB] [--repeats=N] [--pages=huge|small|ready]
+ *     bench-ram-stream [--size=MIB] [--repeats=N] [--pages=huge|small|shared|ready] [--fill=NAME]
  *
  * Every line is one run: a child process receives into fresh memory what this process sends. "plain"
  * sends the same bytes with write() and receives them with read(), into one small buffer ("sink") or into
@@ -10,8 +10,9 @@
  * repeat.
  *
  * --pages says what the memory at the receiving end is like: huge pages where the kernel has them, as
- * guest memory is by default; small ones; or all of it there before (prealloc). In the first two the
- * kernel makes pages during the run, and in a virtual machine so may the host below it: then the figures
+ * guest memory is by default; small ones; shared memory (memfd), in small pages too; or all of it there
+ * before (prealloc). Unless it is, the kernel makes pages during the run, and in a virtual machine so may
+ * the host below it: then the figures
  * vary a lot.
  */
 #include <arpa/inet.h>
@@ -46,12 +47,14 @@ static const char *const fill_names[FILL__MAX] = { "data", "mixed", "scattered",
 
 static int size_mib = 1024;
 static int repeats = 3;
+static char *only_fill;
 static char *pages;      /* NULL: huge */
 
 static const GOptionEntry options_table[] = {
     { "size", 0, 0, G_OPTION_ARG_INT, &size_mib, "Size of the guest's memory", "MIB" },
     { "repeats", 0, 0, G_OPTION_ARG_INT, &repeats, "Runs of each kind", "N" },
-    { "pages", 0, 0, G_OPTION_ARG_STRING, &pages, "Memory of the receiver", "huge|small|ready" },
+    { "pages", 0, 0, G_OPTION_ARG_STRING, &pages, "Memory of the receiver", "huge|small|shared|ready" },
+    { "fill", 0, 0, G_OPTION_ARG_STRING, &only_fill, "Only this content of memory", "NAME" },
     { NULL },
 };
 
@@ -76,16 +79,23 @@ static double cpu_ms(int who)
     return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e3 + (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-3;
 }
 
-static uint8_t *fresh_memory(size_t size)
+static RAMBlock fresh_memory(size_t size)
 {
-    uint8_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED) {
+    bool shared = !g_strcmp0(pages, "shared");
+    int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    RAMBlock b = { .idstr = "m0", .used_length = size, .page_size = 4096, .fd = -1, .shared = shared };
+
+    if (shared && ((b.fd = memfd_create("bench", MFD_CLOEXEC)) < 0 || ftruncate(b.fd, size))) {
+        die("memfd");
+    }
+    b.host = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, b.fd, 0);
+    if (b.host == MAP_FAILED) {
         die("mmap");
     }
     if (g_strcmp0(pages, "small")) {
-        madvise(p, size, MADV_HUGEPAGE);
+        madvise(b.host, size, MADV_HUGEPAGE);
     }
-    return p;
+    return b;
 }
 
 /*
@@ -94,11 +104,14 @@ static uint8_t *fresh_memory(size_t size)
  */
 static void warm_up(size_t size)
 {
-    uint8_t *p = fresh_memory(size);
+    RAMBlock b = fresh_memory(size);
     for (size_t i = 0; i < size; i += TARGET_PAGE_SIZE) {
-        p[i] = 1;
+        b.host[i] = 1;
     }
-    munmap(p, size);
+    munmap(b.host, size);
+    if (b.fd >= 0) {
+        close(b.fd);
+    }
 }
 
 static bool wants_data(Fill fill, uint64_t page, uint64_t random)
@@ -115,13 +128,13 @@ static bool wants_data(Fill fill, uint64_t page, uint64_t random)
     }
 }
 
-static void fill_memory(uint8_t *memory, size_t size, Fill fill)
+static void fill_memory(RAMBlock *b, Fill fill)
 {
     uint64_t x = 88172645463325252;
 
-    memset(memory, 0, size);
-    for (uint64_t page = 0; page < size / TARGET_PAGE_SIZE; page++) {
-        uint64_t *p = (uint64_t *)(memory + page * TARGET_PAGE_SIZE);
+    memset(b->host, 0, b->used_length);
+    for (uint64_t page = 0; page < ramblock_pages(b); page++) {
+        uint64_t *p = (uint64_t *)(b->host + page * TARGET_PAGE_SIZE);
         x ^= x << 13, x ^= x >> 7, x ^= x << 17;
         if (wants_data(fill, page, x * 0x9e3779b97f4a7c15)) {
             for (unsigned i = 0; i < TARGET_PAGE_SIZE / 8; i++) {
@@ -172,10 +185,10 @@ typedef struct Guest {
     RamList ram;
 } Guest;
 
-static Guest *guest_new(uint8_t *memory, size_t size)
+static Guest *guest_new(RAMBlock *b)
 {
     Guest *g = g_new0(Guest, 1);
-    g->block = (RAMBlock){ .idstr = "m0", .host = memory, .used_length = size, .page_size = 4096, .fd = -1 };
+    g->block = *b;
     ram_list_add(&g->ram, &g->block, NULL);
     return g;
 }
@@ -188,12 +201,12 @@ static void check(bool ok, GError *error)
     }
 }
 
-static void ram_send(int fd, uint8_t *memory, size_t size)
+static void ram_send(int fd, RAMBlock *b)
 {
     MigrationOptions options = { .props.x_clear_bitmap_shift = 18,
                                  .p.zero_page_detection = ZERO_PAGE_DETECTION_MULTIFD };
     GError *error = NULL;
-    Guest *guest = guest_new(memory, size);
+    Guest *guest = guest_new(b);
     SoftDirtyLog *soft = soft_dirty_log_new();
     DirtyLog log = { 0 };
     dirty_log_add_provider(&log, soft_dirty_log_provider(soft));
@@ -212,11 +225,11 @@ static void ram_send(int fd, uint8_t *memory, size_t size)
     ram_save_free(save);
 }
 
-static void ram_receive(int fd, uint8_t *memory, size_t size)
+static void ram_receive(int fd, RAMBlock *b)
 {
     MigrationOptions options = { 0 };
     GError *error = NULL;
-    Guest *guest = guest_new(memory, size);
+    Guest *guest = guest_new(b);
     StreamReader *r = stream_reader_new(socket_channel(fd));
     RamLoad *load = ram_load_new(&guest->ram, &options);
 
@@ -225,10 +238,10 @@ static void ram_receive(int fd, uint8_t *memory, size_t size)
     }
 }
 
-static void plain_send(int fd, uint8_t *memory, size_t size)
+static void plain_send(int fd, RAMBlock *b)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = write(fd, memory + done, MIN(size - done, CHUNK));
+    for (size_t done = 0; done < b->used_length;) {
+        ssize_t n = write(fd, b->host + done, MIN(b->used_length - done, CHUNK));
         if (n < 0) {
             die("write");
         }
@@ -236,10 +249,10 @@ static void plain_send(int fd, uint8_t *memory, size_t size)
     }
 }
 
-static void plain_receive(int fd, uint8_t *memory, size_t size)
+static void plain_receive(int fd, RAMBlock *b)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t n = read(fd, memory + done, MIN(size - done, CHUNK));
+    for (size_t done = 0; done < b->used_length;) {
+        ssize_t n = read(fd, b->host + done, MIN(b->used_length - done, CHUNK));
         if (n <= 0) {
             die("read");
         }
@@ -247,11 +260,11 @@ static void plain_receive(int fd, uint8_t *memory, size_t size)
     }
 }
 
-static void plain_receive_sink(int fd, uint8_t *memory, size_t size)
+static void plain_receive_sink(int fd, RAMBlock *b)
 {
     uint8_t *buf = malloc(CHUNK);
 
-    for (size_t done = 0; done < size;) {
+    for (size_t done = 0; done < b->used_length;) {
         ssize_t n = read(fd, buf, CHUNK);
         if (n <= 0) {
             die("read");
@@ -262,8 +275,8 @@ static void plain_receive_sink(int fd, uint8_t *memory, size_t size)
 
 typedef struct Mode {
     const char *name;
-    void (*send)(int fd, uint8_t *memory, size_t size);
-    void (*receive)(int fd, uint8_t *memory, size_t size);
+    void (*send)(int fd, RAMBlock *b);
+    void (*receive)(int fd, RAMBlock *b);
     bool compare;
 } Mode;
 
@@ -280,7 +293,7 @@ typedef struct Result {
 } Result;
 
 /* One run.  The child compares what it got: it inherits the source's memory. */
-static Result run(const Mode *mode, uint8_t *memory, size_t size)
+static Result run(const Mode *mode, RAMBlock *b)
 {
     int fds[2], status;
     char ready;
@@ -290,28 +303,28 @@ static Result run(const Mode *mode, uint8_t *memory, size_t size)
     pid_t pid = fork();
     if (pid == 0) {
         close(fds[0]);
-        warm_up(size);
-        uint8_t *target = fresh_memory(size);
+        warm_up(b->used_length);
+        RAMBlock target = fresh_memory(b->used_length);
         if (!g_strcmp0(pages, "ready")) {
-            memset(target, 0, size);
+            memset(target.host, 0, b->used_length);
         }
         if (write(fds[1], "", 1) != 1) {
             _exit(1);
         }
         double receive_start = cpu_ms(RUSAGE_SELF);
-        mode->receive(fds[1], target, size);
+        mode->receive(fds[1], &target);
         double used = cpu_ms(RUSAGE_SELF) - receive_start;
         if (write(fds[1], &used, sizeof(used)) != sizeof(used)) {
             _exit(1);
         }
-        _exit(mode->compare && memcmp(memory, target, size) ? 2 : 0);
+        _exit(mode->compare && memcmp(b->host, target.host, b->used_length) ? 2 : 0);
     }
     close(fds[1]);
     if (read(fds[0], &ready, 1) != 1) {
         die("read");
     }
     double start = now();
-    mode->send(fds[0], memory, size);
+    mode->send(fds[0], b);
     shutdown(fds[0], SHUT_WR);
     double send_cpu = cpu_ms(RUSAGE_SELF) - before;
     if (read(fds[0], &receive_cpu, sizeof(receive_cpu)) != sizeof(receive_cpu)) {
@@ -323,8 +336,8 @@ static Result run(const Mode *mode, uint8_t *memory, size_t size)
         fprintf(stderr, "%s: status 0x%x\n", mode->name, status);
         exit(1);
     }
-    double gib = (double)size / MIB / 1024;
-    return (Result){ size / seconds / MIB, send_cpu / gib, receive_cpu / gib };
+    double mib = (double)b->used_length / MIB;
+    return (Result){ mib / seconds, send_cpu / mib * 1024, receive_cpu / mib * 1024 };
 }
 
 int main(int argc, char **argv)
@@ -335,14 +348,17 @@ int main(int argc, char **argv)
     g_option_context_add_main_entries(context, options_table, NULL);
     check(g_option_context_parse(context, &argc, &argv, &error), error);
     size_t size = (size_t)size_mib * MIB;
-    uint8_t *memory = fresh_memory(size);
+    RAMBlock memory = fresh_memory(size);
 
     for (Fill fill = 0; fill < FILL__MAX; fill++) {
-        fill_memory(memory, size, fill);
+        if (only_fill && strcmp(only_fill, fill_names[fill])) {
+            continue;
+        }
+        fill_memory(&memory, fill);
         for (int i = 0; i < repeats; i++) {
             Result r[G_N_ELEMENTS(modes)];
             for (size_t m = 0; m < G_N_ELEMENTS(modes); m++) {
-                r[m] = run(&modes[m], memory, size);
+                r[m] = run(&modes[m], &memory);
                 printf("%-10s %-14s %7.0f MiB/s, processor ms/GiB: send %4.0f receive %4.0f\n",
                        fill_names[fill], modes[m].name, r[m].speed, r[m].send_cpu, r[m].receive_cpu);
             }

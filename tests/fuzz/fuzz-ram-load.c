@@ -3,11 +3,12 @@
 
 /*
  * The first byte chooses: bit 0 x-ignore-shared (m1 is then ignored), bit 1 reads of few bytes, bit 2 a
- * second loader for each payload, bit 3 m1 read-only. The rest is payloads one after the other, each up
- * to its EOS word.
+ * second loader for each payload, bit 3 m1 read-only, bit 4 m0 in shared memory (memfd).  The rest is
+ * payloads one after the other, each up to its EOS word.
  */
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "migration/ram-load.h"
 
@@ -90,6 +91,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (data[0] & 9) {
         mprotect(m1.host, M1_PAGES * PAGE, PROT_READ);
     }
+    if (data[0] & 16) {
+        m0.fd = memfd_create("m0", MFD_CLOEXEC);
+        m0.shared = true;
+        g_assert_true(ftruncate(m0.fd, m0.used_length) == 0);
+        g_assert_true(mmap(m0.host, m0.used_length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m0.fd, 0) ==
+                      m0.host);
+    }
     StreamReader *r = stream_reader_new(&channel.base);
     RamLoad *load = ram_load_new(&list, &options);
     for (unsigned i = 0; i < MAX_SECTIONS; i++) {
@@ -106,5 +114,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ram_load_free(load);
     stream_reader_free(r);
     munmap(memory, mapped);
+    if (m0.fd >= 0) {
+        close(m0.fd);
+    }
     return 0;
 }

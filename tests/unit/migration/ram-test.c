@@ -4,6 +4,8 @@
 
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "util/bitmap.h"
 
@@ -97,7 +99,24 @@ TestChannel *test_channel_new(const void *data, size_t len, size_t max_read)
 
 /* ---- guest ---- */
 
-TestGuest *test_guest_new(const uint64_t *pages, unsigned count)
+#define SHARED_OFFSET (1024 * 1024)
+
+static void map_block(RAMBlock *b, bool shared)
+{
+    int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+
+    b->fd = -1;
+    b->shared = shared;
+    if (shared) {
+        b->fd = memfd_create("test", MFD_CLOEXEC);
+        b->fd_offset = SHARED_OFFSET;
+        g_assert_cmpint(ftruncate(b->fd, SHARED_OFFSET + b->used_length), ==, 0);
+    }
+    b->host = mmap(NULL, b->used_length, PROT_READ | PROT_WRITE, flags, b->fd, b->fd_offset);
+    g_assert_true(b->host != MAP_FAILED);
+}
+
+static TestGuest *guest_new(const uint64_t *pages, unsigned count, bool shared)
 {
     TestGuest *g = g_new0(TestGuest, 1);
 
@@ -106,20 +125,39 @@ TestGuest *test_guest_new(const uint64_t *pages, unsigned count)
         RAMBlock *b = &g->blocks[i];
         g_snprintf(b->idstr, sizeof(b->idstr), "m%u", i);
         b->used_length = pages[i] * PAGE;
-        b->host = mmap(NULL, b->used_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        g_assert_true(b->host != MAP_FAILED);
+        map_block(b, shared);
         b->gpa = (uint64_t)i << 40;
         b->page_size = 4096;
-        b->fd = -1;
         OK(ram_list_add(&g->ram, b, &error));
     }
     return g;
+}
+
+TestGuest *test_guest_new(const uint64_t *pages, unsigned count)
+{
+    return guest_new(pages, count, false);
+}
+
+TestGuest *test_guest_new_shared(const uint64_t *pages, unsigned count)
+{
+    return guest_new(pages, count, true);
+}
+
+uint64_t test_guest_allocated(const TestGuest *g, unsigned block)
+{
+    struct stat st;
+
+    g_assert_cmpint(fstat(g->blocks[block].fd, &st), ==, 0);
+    return (uint64_t)st.st_blocks * 512 / PAGE;
 }
 
 void test_guest_free(TestGuest *g)
 {
     for (unsigned i = 0; i < g->count; i++) {
         munmap(g->blocks[i].host, g->blocks[i].used_length);
+        if (g->blocks[i].fd >= 0) {
+            close(g->blocks[i].fd);
+        }
     }
     g_free(g);
 }

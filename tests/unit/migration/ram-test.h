@@ -35,6 +35,10 @@ typedef struct TestGuest {
 } TestGuest;
 
 TestGuest *test_guest_new(const uint64_t *pages, unsigned count);
+/* Its memory is shared memory files (memfd), each beginning at 1 MiB of its file. */
+TestGuest *test_guest_new_shared(const uint64_t *pages, unsigned count);
+/* How many pages of a shared block exist. */
+uint64_t test_guest_allocated(const TestGuest *g, unsigned block);
 void test_guest_free(TestGuest *g);
 void test_guest_copy(TestGuest *to, const TestGuest *from);
 bool test_guest_equal(const TestGuest *a, const TestGuest *b);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The destination's RAM section: every verdict about what arrives, and where bytes may land. */
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "migration/ram-wire.h"
 #include "ram-test.h"
@@ -74,16 +76,22 @@ typedef struct Rig {
 } Rig;
 
 /* Blocks m0 of 16 pages and m1 of 8. */
-static Rig *rig_new(void)
+static const uint64_t block_pages[] = { 16, 8 };
+
+static Rig *rig_new_with(TestGuest *guest)
 {
-    static const uint64_t pages[] = { 16, 8 };
     Rig *rig = g_new0(Rig, 1);
 
-    rig->guest = test_guest_new(pages, 2);
+    rig->guest = guest;
     rig->options = test_options();
     rig->load = ram_load_new(&rig->guest->ram, &rig->options);
     rig->in = g_byte_array_new();
     return rig;
+}
+
+static Rig *rig_new(void)
+{
+    return rig_new_with(test_guest_new(block_pages, 2));
 }
 
 static void rig_free(Rig *rig)
@@ -635,11 +643,12 @@ static void test_other_source(void)
  * Random records over few pages, so that runs begin, break and come again over pages that have content.
  * The reads are cut at random. A plain model applies the records one by one.
  */
-static void test_guesses(void)
+static void check_records(bool shared)
 {
     for (unsigned round = 0; round < 200; round++) {
-        Rig *rig = rig_new();
-        TestGuest *model = test_guest_new((const uint64_t[]){ 16, 8 }, 2);
+        Rig *rig = rig_new_with(shared ? test_guest_new_shared(block_pages, 2) :
+                                         test_guest_new(block_pages, 2));
+        TestGuest *model = test_guest_new(block_pages, 2);
         uint64_t page = 0;
         unsigned block = 0, last = 2;
 
@@ -669,6 +678,70 @@ static void test_guesses(void)
         test_guest_free(model);
         rig_free(rig);
     }
+}
+
+static void test_guesses(void)
+{
+    check_records(false);
+}
+
+/* ---- shared memory ---- */
+
+static void test_shared(void)
+{
+    check_records(true);
+}
+
+/* Pages that are not there and are to be zero do not come into being; pages with data do. */
+static void test_shared_holes(void)
+{
+    Rig *rig = rig_new_with(test_guest_new_shared(block_pages, 2));
+
+    host(rig, 0, 7)[1] = 1;
+    put_page(rig->in, 0x3000 | RAM_FLAG_PAGE, "m0", 0x13);
+    put_page(rig->in, 0x4000 | RAM_FLAG_PAGE | RAM_FLAG_CONTINUE, NULL, 0x14);
+    put_zero(rig->in, 0x0000 | RAM_FLAG_ZERO | RAM_FLAG_CONTINUE, NULL, 0);
+    put_zero(rig->in, 0x1000 | RAM_FLAG_ZERO | RAM_FLAG_CONTINUE, NULL, 0);
+    for (unsigned i = 5; i < 16; i++) {
+        put_zero(rig->in, i * PAGE | RAM_FLAG_ZERO | RAM_FLAG_CONTINUE, NULL, 0);
+    }
+    put_zero(rig->in, 0x4000 | RAM_FLAG_ZERO | RAM_FLAG_CONTINUE, NULL, 0);
+    put_u64(rig->in, RAM_FLAG_EOS);
+    OK(rig_load(rig, 2, &error));
+    /* Page 3, page 4 (data, then zero), and page 7, which was there. */
+    g_assert_cmpuint(test_guest_allocated(rig->guest, 0), ==, 3);
+    g_assert_true(page_is(rig, 0, 3, 0x13));
+    g_assert_true(page_is(rig, 0, 4, 0));
+    g_assert_true(page_is(rig, 0, 7, 0));
+    rig_free(rig);
+}
+
+static void put_three_pages(GByteArray *a)
+{
+    put_page(a, 0x3000 | RAM_FLAG_PAGE, "m0", 0x13);
+    put_page(a, 0x4000 | RAM_FLAG_PAGE | RAM_FLAG_CONTINUE, NULL, 0x14);
+    put_page(a, 0x9000 | RAM_FLAG_PAGE | RAM_FLAG_CONTINUE, NULL, 0x19);
+    put_u64(a, RAM_FLAG_EOS);
+}
+
+/* A descriptor that does not let us write: through the mapping. */
+static void test_shared_read_only_fd(void)
+{
+    Rig *rig = rig_new_with(test_guest_new_shared(block_pages, 2));
+    RAMBlock *b = &rig->guest->blocks[0];
+    g_autofree char *path = g_strdup_printf("/proc/self/fd/%d", b->fd);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    g_assert_cmpint(fd, >=, 0);
+    close(b->fd);
+    b->fd = fd;
+    rig_renew(rig);
+    put_three_pages(rig->in);
+    OK(rig_load(rig, 2, &error));
+    g_assert_true(page_is(rig, 0, 3, 0x13));
+    g_assert_true(page_is(rig, 0, 4, 0x14));
+    g_assert_true(page_is(rig, 0, 9, 0x19));
+    rig_free(rig);
 }
 
 /* ---- truncation ---- */
@@ -720,6 +793,9 @@ int main(int argc, char **argv)
     g_test_add_func("/ram-load/xbzrle", test_xbzrle);
     g_test_add_func("/ram-load/other-source", test_other_source);
     g_test_add_func("/ram-load/guesses", test_guesses);
+    g_test_add_func("/ram-load/shared", test_shared);
+    g_test_add_func("/ram-load/shared/holes", test_shared_holes);
+    g_test_add_func("/ram-load/shared/read-only-fd", test_shared_read_only_fd);
     g_test_add_func("/ram-load/truncated", test_truncated);
     return g_test_run();
 }

@@ -180,6 +180,7 @@ typedef enum { SINK_STREAM, SINK_REORDER, SINK_NO_BARRIER } SinkKind;
 
 typedef struct Case {
     SinkKind sink;
+    bool shared;            /* memory is files, with holes at first */
     bool fetch_and_clear;   /* a log like KVM's, and writes between the engine's steps; else threads write */
     bool xbzrle;
     uint64_t cache_pages;
@@ -247,8 +248,10 @@ static void stop_writers(Run *run)
 static void run_init(Run *run, const Case *c)
 {
     *run = (Run){ .c = *c, .options = test_options() };
-    run->source = test_guest_new(block_pages, N_BLOCKS);
-    run->target = test_guest_new(block_pages, N_BLOCKS);
+    run->source = c->shared ? test_guest_new_shared(block_pages, N_BLOCKS) :
+                              test_guest_new(block_pages, N_BLOCKS);
+    run->target = c->shared ? test_guest_new_shared(block_pages, N_BLOCKS) :
+                              test_guest_new(block_pages, N_BLOCKS);
     run->soft = soft_dirty_log_new();
     watch_log_init(&run->watch);
     run->seed = ((uint64_t)g_test_rand_int() << 32 | g_test_rand_int()) | 1;
@@ -345,8 +348,8 @@ static void test_stream(void)
     static const unsigned longest[] = { 50, 200, 700, 5000 };
 
     for (unsigned i = 0; i < 8; i++) {
-        Case c = { .sink = SINK_STREAM, .cache_pages = 1, .chunk_shift = 6 + i % 3 * 6, .sections = 60,
-                   .longest = longest[i % 4] };
+        Case c = { .sink = SINK_STREAM, .shared = i % 2, .cache_pages = 1, .chunk_shift = 6 + i % 3 * 6,
+                   .sections = 60, .longest = longest[i / 2] };
         g_assert_true(check(&c));
     }
 }
@@ -356,7 +359,7 @@ static void test_fetch_and_clear(void)
     static const unsigned longest[] = { 50, 200, 700, 5000 };
 
     for (unsigned i = 0; i < 16; i++) {
-        Case c = { .sink = i % 8 < 4 ? SINK_STREAM : SINK_REORDER, .fetch_and_clear = true,
+        Case c = { .sink = i % 8 < 4 ? SINK_STREAM : SINK_REORDER, .shared = i / 8, .fetch_and_clear = true,
                    .xbzrle = i % 8 < 2, .cache_pages = 16, .chunk_shift = i % 3 ? 6 : 8, .sections = 80,
                    .longest = longest[i % 4] };
         g_assert_true(check(&c));

@@ -785,6 +785,38 @@ static void test_clear_keeps_unfetched(void)
     rig_clear(&rig);
 }
 
+/* ---- holes ---- */
+
+/* Shared memory that nobody wrote to is sent as zero without coming into being. */
+static void test_holes(void)
+{
+    const uint64_t pages = 600;
+    const RamStats *stats;
+    Rig rig;
+
+    rig_init(&rig, &pages, 1);
+    test_guest_free(rig.guest);
+    rig.guest = test_guest_new_shared(&pages, 1);
+    RAMBlock *b = &rig.guest->blocks[0];
+    b->host[3 * PAGE] = 1;
+    b->host[4 * PAGE + 5] = 1;
+    b->host[599 * PAGE] = 1;
+    memset(b->host + 300 * PAGE, 0, PAGE);
+    g_assert_cmpuint(test_guest_allocated(rig.guest, 0), ==, 4);
+    rig_use_stream(&rig);
+    stats = ram_save_stats(rig.save);
+    rig_setup(&rig);
+    g_bytes_unref(rig_take(&rig));
+    g_assert_true(rig_iterate(&rig, UINT64_MAX));
+    g_assert_cmpuint(stats->normal_pages, ==, 3);
+    g_assert_cmpuint(stats->zero_pages, ==, 597);
+    /* Behind 4 pages with data and behind page 300 a page was read that did not exist. */
+    g_assert_cmpuint(test_guest_allocated(rig.guest, 0), <=, 4 + 3);
+    g_autoptr(GBytes) sent = rig_take(&rig);
+    g_assert_cmpuint(g_bytes_get_size(sent), ==, 3 + 597 * 9 + 3 * (8 + PAGE) + 8);
+    rig_clear(&rig);
+}
+
 /* ---- XBZRLE ---- */
 
 static void test_xbzrle(void)
@@ -940,6 +972,7 @@ int main(int argc, char **argv)
     g_test_add_func("/ram/clear/chunks", test_clears);
     g_test_add_func("/ram/clear/sparse", test_clears_sparse);
     g_test_add_func("/ram/clear/unfetched", test_clear_keeps_unfetched);
+    g_test_add_func("/ram/holes", test_holes);
     g_test_add_func("/ram/xbzrle", test_xbzrle);
     g_test_add_func("/ram/failures", test_failures);
     g_test_add_func("/ram/memory", test_memory);

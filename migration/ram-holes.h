@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Which pages of shared guest memory do not exist yet: they are zero, and need not be looked at. */
+#ifndef GODWIT_MIGRATION_RAM_HOLES_H
+#define GODWIT_MIGRATION_RAM_HOLES_H
+
+#include "system/ramblock.h"
+
+/*
+ * Memory that is shared has a file behind it, of tmpfs for memory-backend-memfd and for files in /dev/shm.
+ * A page that nobody has written to is a hole in that file.  Reading it through the mapping would make it: a
+ * page fault, and memory spent on zeroes.  The file can be asked instead.
+ */
+
+/* Whether the file behind @block, if any, can be asked. */
+bool ram_holes_known(const RAMBlock *block);
+
+/*
+ * The first page at or after @page that is no hole; @page itself if it is none, the number of pages if there
+ * are only holes.  True until somebody writes.  Of a block with ram_holes_known(); any thread.
+ */
+uint64_t ram_hole_end(const RAMBlock *block, uint64_t page);
+
+#endif

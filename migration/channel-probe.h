@@ -6,8 +6,8 @@
 #include "io/channel.h"
 
 /*
- * Watches a connection in the main loop until its first four bytes can be peeked at, or it ends before.  Never
- * blocks, whatever the peer does or does not do.  Main thread.
+ * Watches a connection in the main loop until its first four bytes can be peeked at, or it ends before.
+ * Never blocks, whatever the peer does or does not do.  Main thread.
  */
 typedef struct ChannelProbe ChannelProbe;
 

@@ -104,7 +104,9 @@ bool migration_check_transport(const MigrationAddress *addr, const MigrationOpti
 
 /* ---- descriptors ---- */
 
-/* A stream that has a position is a file, which fd: does not take; neither does it a number that is not open. */
+/*
+ * A stream that has a position is a file, which fd: does not take; neither does it a number that is not open.
+ */
 static Channel *adopt_fd(int fd, GError **errp)
 {
     if (!channel_fd_is_stream(fd)) {
@@ -156,7 +158,8 @@ static bool truncate_to(Channel *channel, uint64_t offset, GError **errp)
 {
     int err = channel_file_truncate(channel, (off_t)offset);
     if (err) {
-        error_set_errno(errp, GODWIT_ERROR_IO, err, "failed to truncate migration file to offset %" PRIx64, offset);
+        error_set_errno(errp, GODWIT_ERROR_IO, err, "failed to truncate migration file to offset %" PRIx64,
+                        offset);
         return false;
     }
     return true;

@@ -11,15 +11,16 @@
  * The address of the main channel in a `migrate` or `migrate-incoming` request, of which
  * exactly one of @uri and @channels must be there.  The result is the caller's.
  */
-MigrationAddress *migration_main_address(const char *uri, const MigrationChannelList *channels, GError **errp);
+MigrationAddress *migration_main_address(const char *uri, const MigrationChannelList *channels,
+                                         GError **errp);
 
 /* Refuses capabilities that this kind of transport cannot have. */
 bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options, GError **errp);
 
 /*
  * Source.  Opens what opens at once: a file (created, truncated to the offset, positioned there), a named
- * descriptor, a command (whose output nobody reads without @return_path).  *@channel stays NULL if the address is
- * a socket that must be connected, which blocks.  Main thread.
+ * descriptor, a command (whose output nobody reads without @return_path).  *@channel stays NULL if the
+ * address is a socket that must be connected, which blocks.  Main thread.
  */
 bool migration_open_outgoing(const MigrationHost *host, const MigrationAddress *addr, bool return_path,
                              Channel **channel, GError **errp);

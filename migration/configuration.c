@@ -23,7 +23,8 @@ static const MigrationCapability compared[] = {
 
 /* ---- saving ---- */
 
-static void describe_field(JsonWriter *desc, const char *name, unsigned array_len, const char *type, size_t size)
+static void describe_field(JsonWriter *desc, const char *name, unsigned array_len, const char *type,
+                           size_t size)
 {
     json_writer_start_object(desc, NULL);
     json_writer_str(desc, "name", name);
@@ -153,8 +154,9 @@ static bool load_capabilities(StreamReader *r, const Configuration *c, Received 
         return false;
     }
     if (count > CONFIGURATION_CAPABILITIES_MAX) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "%u capabilities announced, at most %d are possible",
-                    count, CONFIGURATION_CAPABILITIES_MAX);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                    "%u capabilities announced, at most %d are possible", count,
+                    CONFIGURATION_CAPABILITIES_MAX);
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -189,7 +191,8 @@ static bool load_uuid(StreamReader *r, const Configuration *c, Received *receive
     }
     g_autofree char *theirs = uuid_text(uuid);
     if (!c->uuid) {
-        g_autofree char *text = g_strdup_printf("warning: UUID is received %s, but local uuid isn't set", theirs);
+        g_autofree char *text =
+            g_strdup_printf("warning: UUID is received %s, but local uuid isn't set", theirs);
         c->log(c->opaque, text);
         return true;
     }
@@ -210,8 +213,8 @@ static bool load_page_bits(StreamReader *r, const Configuration *c, Received *re
         return false;
     }
     if (bits != TARGET_PAGE_BITS) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "Received TARGET_PAGE_BITS is %u but local is %d",
-                    bits, TARGET_PAGE_BITS);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                    "Received TARGET_PAGE_BITS is %u but local is %d", bits, TARGET_PAGE_BITS);
         return false;
     }
     return true;

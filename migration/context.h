@@ -90,7 +90,7 @@ typedef struct Incoming {
 
     /* The main thread's own. */
     Listener *listener;
-    GPtrArray *probes;                      /* of ChannelProbe: connections that have not said what they are */
+    GPtrArray *probes;                      /* of ChannelProbe: have not said yet what they are */
     GThread *thread;                        /* the load thread, joined by the main thread */
     guint end_source;                       /* idle callback that cleans up after the thread; [lock] */
 

@@ -10,7 +10,8 @@
 
 /*
  * Version 1, 104 bytes: be32 length of the name with its NUL (not trusted), 32 bytes name, u8 1 if the next
- * byte counts, u8 1 if the guest was suspended, 66 zero bytes.  QEMU before 9.0 sees the last 100 bytes as one name.
+ * byte counts, u8 1 if the guest was suspended, 66 zero bytes.  QEMU before 9.0 sees the last 100 bytes as
+ * one name.
  */
 typedef struct GlobalState {
     uint32_t size;

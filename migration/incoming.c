@@ -4,14 +4,13 @@
 /*
  * Life of an Incoming
  *
- *   main thread          listens; watches each new connection until its first four bytes say what it is; hands the
- *                        main channel to the load thread; closes whatever else comes
- *   load thread          reads the stream; on success lets the guest run, on failure does not touch the run state;
- *                        sets the final state, tells the source, closes the channel, and posts an idle callback
- *   main thread, idle    joins the load thread, stops listening, tells the VMM
+ * 1. Main thread: listens; watches each new connection until its first four bytes say what it is; hands the
+ *    main channel to the load thread; closes whatever else comes.
+ * 2. Load thread: reads the stream; on success lets the guest run and tells the source, on failure
+ *    does not touch the run state; sets the final state, closes the channel, and posts an idle callback.
+ * 3. Main thread, idle: joins the load thread, stops listening, tells the VMM.
  *
- * A connection that is closed early, stays silent or talks rubbish costs a log line, not the migration: it
- * may be a port scanner.  Only a stream that has begun as one can fail.
+ * A connection that is closed before its fourth byte, or stays silent, costs a log line, not the migration.
  */
 #include "migration/context.h"
 
@@ -120,8 +119,8 @@ static gboolean load_ended(gpointer opaque)
 }
 
 /*
- * The hand-over.  The source gives its guest up when it reads SHUT 0; where that cannot be sent, its guest goes on, so
- * ours must not run.
+ * The hand-over.  The source gives its guest up when it reads SHUT 0; where that cannot be sent, its guest
+ * goes on, so ours must not run.
  */
 static bool hand_over(const MigrationHost *host, LoadVM *l, GError **errp)
 {
@@ -224,8 +223,8 @@ static void fix_options(Incoming *in)
     }
     in->options = migration_options_snapshot(in->ctx->options);
     if (in->options->caps[MIGRATION_CAPABILITY_MULTIFD] && in->listener) {
-        in->multifd = multifd_recv_new(host->ops->ram(host->opaque), in->options, host->ops->uuid(host->opaque),
-                                       multifd_failed, in);
+        in->multifd = multifd_recv_new(host->ops->ram(host->opaque), in->options,
+                                       host->ops->uuid(host->opaque), multifd_failed, in);
     }
 }
 
@@ -318,12 +317,14 @@ static bool may_listen(MigrationContext *ctx, GError **errp)
     MigrationStatus status = migration_state_get(&ctx->incoming_state);
 
     if (!ctx->incoming_expected) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "'-incoming' was not specified on the command line");
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE,
+                    "'-incoming' was not specified on the command line");
         return false;
     }
     bool again = status == MIGRATION_STATUS_FAILED && !ctx->incoming->exit_on_error;
     if (status != MIGRATION_STATUS_NONE && !again) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "The incoming migration has already been started");
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE,
+                    "The incoming migration has already been started");
         return false;
     }
     return true;

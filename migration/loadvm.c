@@ -3,8 +3,8 @@
 
 /*
  * No element says how long it is, so whatever is not known ends the migration; nothing is skipped but
- * the description, which nobody needs.  Sections are found by name and instance when they are announced (START, FULL) and
- * by the id that the announcement gave them afterwards (PART, END).
+ * the description, which nobody needs.  Sections are found by name and instance when they are announced
+ * (START, FULL) and by the id that the announcement gave them afterwards (PART, END).
  */
 #include "migration/loadvm.h"
 
@@ -55,7 +55,8 @@ static bool load_ram(LoadVM *l, const LoadSection *s, SectionType type, int vers
     if (version == RAM_SECTION_VERSION) {
         return ram_load_section(l->ram, l->r, (uint8_t)type, errp);
     }
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "only version %d can be loaded", RAM_SECTION_VERSION);
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "only version %d can be loaded",
+                RAM_SECTION_VERSION);
     return false;
 }
 
@@ -93,8 +94,8 @@ static void collect_sections(LoadVM *l)
     }
     add_section(l, RAM_SECTION_NAME, 0, RAM_SECTION_VERSION, load_ram, NULL, NULL);
     add_section(l, DIRTY_BITMAP_SECTION_NAME, 0, DIRTY_BITMAP_SECTION_VERSION, load_dirty_bitmap, NULL, NULL);
-    add_section(l, vmstate_globalstate.name, 0, vmstate_globalstate.version, load_device, &vmstate_globalstate,
-                &l->global_state);
+    add_section(l, vmstate_globalstate.name, 0, vmstate_globalstate.version, load_device,
+                &vmstate_globalstate, &l->global_state);
 }
 
 static LoadSection *find_by_name(LoadVM *l, const char *idstr, uint32_t instance_id)
@@ -169,7 +170,8 @@ bool loadvm_shut_return_path(LoadVM *l, bool ok, GError **errp)
     l->return_path_shut = true;
     if (!return_path_write(stream_reader_channel(l->r), RETURN_PATH_SHUT, ok ? 0 : 1, &error)) {
         trace_return_path_shut_failed(error->message);
-        g_propagate_prefixed_error(errp, g_steal_pointer(&error), "The source cannot be told of the arrival: ");
+        g_propagate_prefixed_error(errp, g_steal_pointer(&error),
+                                   "The source cannot be told of the arrival: ");
         return false;
     }
     return true;
@@ -191,8 +193,8 @@ static bool load_header(LoadVM *l, GError **errp)
 {
     uint32_t magic = get_be32_zero_filled(l->r);
     if (magic != STREAM_MAGIC) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "Not a migration stream, magic: %x != %x", magic,
-                    STREAM_MAGIC);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "Not a migration stream, magic: %x != %x",
+                    magic, STREAM_MAGIC);
         return false;
     }
     uint32_t version = get_be32_zero_filled(l->r);
@@ -230,8 +232,8 @@ static bool load_configuration(LoadVM *l, GError **errp)
     }
     uint8_t type = stream_get_u8(l->r);
     if (type != SECTION_CONFIGURATION) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "Configuration section missing, %x != %x", type,
-                    SECTION_CONFIGURATION);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "Configuration section missing, %x != %x",
+                    type, SECTION_CONFIGURATION);
         return false;
     }
     return configuration_load(l->r, &c, errp);
@@ -256,12 +258,14 @@ static bool load_footer(LoadVM *l, const LoadSection *s, GError **errp)
     }
     if (mark != SECTION_FOOTER) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
-                    "Section footer error, section_id: %u: 0x%02x received in its place", s->section_id, mark);
+                    "Section footer error, section_id: %u: 0x%02x received in its place", s->section_id,
+                    mark);
         return false;
     }
     if (id != s->section_id) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
-                    "Section footer error, section_id: %u: the footer of section %u received", s->section_id, id);
+                    "Section footer error, section_id: %u: the footer of section %u received", s->section_id,
+                    id);
         return false;
     }
     return true;
@@ -320,7 +324,8 @@ static bool load_announced(LoadVM *l, SectionType type, GError **errp)
     if (!s) {
         g_autofree char *shown = g_strescape(idstr, NULL);
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
-                    "Unknown section '%s' or instance 0x%x: this machine has no such device", shown, instance_id);
+                    "Unknown section '%s' or instance 0x%x: this machine has no such device", shown,
+                    instance_id);
         return false;
     }
     if (version > (uint32_t)s->version) {
@@ -343,8 +348,8 @@ static bool load_continued(LoadVM *l, SectionType type, GError **errp)
     }
     LoadSection *s = find_by_id(l, id);
     if (!s) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "Unknown section id %u: no START or FULL had it",
-                    id);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                    "Unknown section id %u: no START or FULL had it", id);
         return false;
     }
     return load_payload(l, s, type, errp);
@@ -364,7 +369,8 @@ static bool open_return_path(LoadVM *l, const uint8_t *payload, GError **errp)
     }
     l->return_path_open = true;
     /* No device of ours asks for the acknowledgement; old peers wait for one all the same. */
-    bool ack = l->options->caps[MIGRATION_CAPABILITY_SWITCHOVER_ACK] && l->options->props.switchover_ack_legacy;
+    bool ack =
+        l->options->caps[MIGRATION_CAPABILITY_SWITCHOVER_ACK] && l->options->props.switchover_ack_legacy;
     return !ack || return_path_write(stream_reader_channel(l->r), RETURN_PATH_SWITCHOVER_ACK, 0, errp);
 }
 
@@ -373,8 +379,8 @@ static bool answer_ping(LoadVM *l, const uint8_t *payload, GError **errp)
     uint32_t value = (uint32_t)payload[0] << 24 | (uint32_t)payload[1] << 16 | (uint32_t)payload[2] << 8 |
                      payload[3];
     if (!l->return_path_open) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "PING 0x%x received, but no return path is open",
-                    value);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                    "PING 0x%x received, but no return path is open", value);
         return false;
     }
     return return_path_write(stream_reader_channel(l->r), RETURN_PATH_PONG, value, errp);
@@ -427,7 +433,8 @@ static bool load_command(LoadVM *l, GError **errp)
 
     trace_loadvm_command(number, len);
     if (number == COMMAND_INVALID || number >= COMMAND__MAX) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "MIG_CMD 0x%x unknown (len 0x%x)", number, len);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "MIG_CMD 0x%x unknown (len 0x%x)", number,
+                    len);
         return false;
     }
     const CommandType *c = &commands[number];

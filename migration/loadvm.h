@@ -10,8 +10,8 @@
 #include "migration/stream.h"
 
 /*
- * Loads one stream.  Belongs to the load thread; channel_shutdown() on the channel ends it from any other.  A stream that
- * is refused may have changed guest RAM and device state; it never changes the run state.
+ * Loads one stream.  Belongs to the load thread; channel_shutdown() on the channel ends it from any other.  A
+ * stream that is refused may have changed guest RAM and device state; it never changes the run state.
  */
 typedef struct LoadVM LoadVM;
 
@@ -27,8 +27,8 @@ RamLoad *loadvm_ram(LoadVM *l);
 void loadvm_wait(LoadVM *l);
 
 /*
- * The whole stream, description included.  Errors begin with "load of migration failed: REASON: ", where REASON is
- * the text of the errno that fits best.
+ * The whole stream, description included.  Errors begin with "load of migration failed: REASON: ", where
+ * REASON is the text of the errno that fits best.
  */
 bool loadvm_run(LoadVM *l, GError **errp);
 

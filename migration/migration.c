@@ -4,13 +4,14 @@
 /*
  * Who runs, who owns what
  *
- * Main thread: everything in include/migration/migration.h that does not say "any thread".  It makes the Migration and
- * Incoming objects, starts their threads, and joins a thread only when that thread is known to be past its
- * last step (or, in migration_context_free(), has been told to end).  It never waits for a peer, a disk or a vCPU.
+ * Main thread: everything in include/migration/migration.h that does not say "any thread".  It makes the
+ * Migration and Incoming objects, starts their threads, and joins a thread only when that thread is known to
+ * be past its last step (or, in migration_context_free(), has been told to end).  It never waits for a peer,
+ * a disk or a vCPU.
  *
- * Migration thread (precopy.c): one for each outgoing migration, from connecting to the final state.  It owns the
- * RamSave, the stream writer, the section writer and the dirty log of its migration.  Nobody else touches guest
- * state for it: it stops the guest and, unless the migration completes, lets it run again.
+ * Migration thread (precopy.c): one for each outgoing migration, from connecting to the final state.  It owns
+ * the RamSave, the stream writer, the section writer and the dirty log of its migration.  Nobody else touches
+ * guest state for it: it stops the guest and, unless the migration completes, lets it run again.
  *
  * Return path thread (source-return-path.c): reads the destination's messages and leaves the result in the
  * Migration.  Started and joined by the migration thread.
@@ -24,11 +25,12 @@
  * ctx->lock: whatever the structs in context.h mark so.  Never held while the host or a channel is called
  * (channel_shutdown() apart, which does not block).
  *
- * How a running migration is ended from outside: under the lock a flag is set, the main channel is shut down, the cancellable of a
- * pending connect is cancelled and the condition is broadcast; so whatever the thread is doing returns at
- * once, and it looks at the flag.  What a cancelled or failed migration means for the guest is decided in one place, the end of
- * the migration thread; there a migration that has been handed over completely counts as completed even if
- * somebody has cancelled it in the meantime, because then the guest runs on the destination.
+ * How a running migration is ended from outside: under the lock a flag is set, the main channel is shut down,
+ * the cancellable of a pending connect is cancelled and the condition is broadcast; so whatever the thread is
+ * doing returns at once, and it looks at the flag.  What a cancelled or failed migration means for the guest
+ * is decided in one place, the end of the migration thread; there a migration that has been handed over
+ * completely counts as completed even if somebody has cancelled it in the meantime, because then the guest
+ * runs on the destination.
  */
 #include "migration/migration.h"
 
@@ -60,8 +62,10 @@ MigrationContext *migration_context_new(const MigrationHostOps *ops, void *opaqu
     ctx->blockers = g_array_new(FALSE, FALSE, sizeof(MigrationBlocker));
     g_mutex_init(&ctx->lock);
     g_cond_init(&ctx->cond);
-    migration_state_init(&ctx->outgoing_state, MIGRATION_OUTGOING, &ctx->lock, &ctx->cond, status_changed, ctx);
-    migration_state_init(&ctx->incoming_state, MIGRATION_INCOMING, &ctx->lock, &ctx->cond, status_changed, ctx);
+    migration_state_init(&ctx->outgoing_state, MIGRATION_OUTGOING, &ctx->lock, &ctx->cond, status_changed,
+                         ctx);
+    migration_state_init(&ctx->incoming_state, MIGRATION_INCOMING, &ctx->lock, &ctx->cond, status_changed,
+                         ctx);
     return ctx;
 }
 
@@ -180,7 +184,8 @@ static Migration *outgoing_new(MigrationContext *ctx, MigrationOptions *options)
     m->cancellable = g_cancellable_new();
     m->return_path = options->caps[MIGRATION_CAPABILITY_RETURN_PATH] ||
                      options->caps[MIGRATION_CAPABILITY_POSTCOPY_RAM];
-    m->acks_pending = options->caps[MIGRATION_CAPABILITY_SWITCHOVER_ACK] && options->props.switchover_ack_legacy;
+    m->acks_pending =
+        options->caps[MIGRATION_CAPABILITY_SWITCHOVER_ACK] && options->props.switchover_ack_legacy;
     m->figures.start_us = g_get_monotonic_time();
     m->figures.expected_downtime_ms = (int64_t)options->p.downtime_limit;
     m->figures.xbzrle_cache_size = options->p.xbzrle_cache_size;
@@ -226,8 +231,8 @@ static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **er
     return true;
 }
 
-bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels, bool resume,
-                     GError **errp)
+bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels,
+                     bool resume, GError **errp)
 {
     g_autoptr(MigrationAddress) addr = migration_main_address(uri, channels, errp);
     if (!addr) {

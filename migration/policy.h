@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * Nothing here knows a VM, a clock or a lock: the caller fills a struct, asks, and acts.  All of it belongs to
- * the thread that calls it.
+ * Nothing here knows a VM, a clock or a lock: the caller fills a struct, asks, and acts.  All of it belongs
+ * to the thread that calls it.
  */
 
 /* Length of a rate-limit window. */
@@ -52,7 +52,9 @@ bool policy_window_update(PolicyWindow *w, int64_t now_us, uint64_t bytes, uint6
 /* Bytes that may be sent in one window at @max_bandwidth bytes/s; 0 means no limit: UINT64_MAX. */
 uint64_t policy_window_budget(uint64_t max_bandwidth);
 
-/* Expected bandwidth at switchover in bytes/ms: @avail_switchover bytes/s if it is not 0, else as measured. */
+/*
+ * Expected bandwidth at switchover in bytes/ms: @avail_switchover bytes/s if it is not 0, else as measured.
+ */
 double policy_expected_bandwidth(const PolicyWindow *w, uint64_t avail_switchover);
 
 /* Bytes that fit into @downtime_limit_ms; 0 as long as no bandwidth is known. */

@@ -344,7 +344,8 @@ static PolicyStep next_step(Migration *m)
     unsigned acks = m->acks_pending;
     g_mutex_unlock(&m->ctx->lock);
     /* The estimate of the bandwidth is of no use before there is one, given by the user or not. */
-    uint64_t threshold = m->window.bytes_per_ms > 0 ? policy_threshold(bandwidth, m->live->downtime_limit) : 0;
+    uint64_t threshold =
+        m->window.bytes_per_ms > 0 ? policy_threshold(bandwidth, m->live->downtime_limit) : 0;
     PolicyState state = {
         .pending = ram_save_pending(m->ram),
         .threshold = threshold,
@@ -428,9 +429,9 @@ static bool switch_over(Migration *m, GError **errp)
 }
 
 /*
- * The last bytes.  Success here means that the guest is the destination's, so nothing after it may fail: with a return
- * path that is its verdict, without one the moment when the transport has taken everything (for a command: has
- * ended well).
+ * The last bytes.  Success here means that the guest is the destination's, so nothing after it may fail: with
+ * a return path that is its verdict, without one the moment when the transport has taken everything (for a
+ * command: has ended well).
  */
 static bool hand_over(Migration *m, GError **errp)
 {
@@ -553,8 +554,8 @@ gpointer migration_thread(gpointer opaque)
     Migration *m = opaque;
     GError *error = NULL;
 
-    bool ok = connect_channel(m, &error) && set_up(m, &error) && iterate(m, &error) && switch_over(m, &error) &&
-              hand_over(m, &error);
+    bool ok = connect_channel(m, &error) && set_up(m, &error) && iterate(m, &error) &&
+              switch_over(m, &error) && hand_over(m, &error);
     if (ok) {
         end_well(m);
     } else {

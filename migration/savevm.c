@@ -41,7 +41,9 @@ static void add_device(SaveVM *s, uint32_t id, const char *idstr, uint32_t insta
     g_array_append_val(s->devices, d);
 }
 
-/* Ids as the peers have them: whatever comes first in the machine, then ours, then the rest of the machine. */
+/*
+ * Ids as the peers have them: whatever comes first in the machine, then ours, then the rest of the machine.
+ */
 static void collect_devices(SaveVM *s)
 {
     const SaveEntry *e = s->host.ops->save_entries(s->host.opaque)->first;
@@ -52,7 +54,8 @@ static void collect_devices(SaveVM *s)
         e = e->next;
     }
     if (s->options->props.store_global_state) {
-        add_device(s, SECTION_ID_GLOBALSTATE, vmstate_globalstate.name, 0, &vmstate_globalstate, &s->global_state);
+        add_device(s, SECTION_ID_GLOBALSTATE, vmstate_globalstate.name, 0, &vmstate_globalstate,
+                   &s->global_state);
     }
     for (; e; e = e->next) {
         add_device(s, id++, e->idstr, e->instance_id, e->vmsd, e->opaque);

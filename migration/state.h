@@ -19,9 +19,9 @@ bool migration_step_allowed(MigrationDirection direction, MigrationStatus from, 
 /*
  * A status, who waits for it, and whom to tell.
  *
- * The status is written under both step_lock and *lock, so either is enough to keep it still; migration_state_get()
- * needs neither.  step_lock is held while `changed` runs, so that the events of two threads leave in the order of
- * the steps; it is taken before *lock, never the other way round.
+ * The status is written under both step_lock and *lock, so either is enough to keep it still;
+ * migration_state_get() needs neither.  step_lock is held while `changed` runs, so that the events of two
+ * threads leave in the order of the steps; it is taken before *lock, never the other way round.
  */
 typedef struct MigrationState {
     MigrationDirection direction;

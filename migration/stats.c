@@ -103,12 +103,13 @@ static MultifdChannelStatsList *list_multifd(const Migration *m)
 static void copy_counters(RamStats *to, const RamStats *from)
 {
     static const size_t counters[] = {
-        offsetof(RamStats, normal_pages), offsetof(RamStats, zero_pages), offsetof(RamStats, transferred),
-        offsetof(RamStats, multifd_bytes), offsetof(RamStats, precopy_bytes), offsetof(RamStats, downtime_bytes),
+        offsetof(RamStats, normal_pages), offsetof(RamStats, zero_pages),
+        offsetof(RamStats, transferred), offsetof(RamStats, multifd_bytes),
+        offsetof(RamStats, precopy_bytes), offsetof(RamStats, downtime_bytes),
         offsetof(RamStats, remaining_pages), offsetof(RamStats, dirty_sync_count),
         offsetof(RamStats, dirty_pages_rate), offsetof(RamStats, zero_copy_fallbacks),
-        offsetof(RamStats, xbzrle_bytes), offsetof(RamStats, xbzrle_pages), offsetof(RamStats, xbzrle_cache_miss),
-        offsetof(RamStats, xbzrle_overflow),
+        offsetof(RamStats, xbzrle_bytes), offsetof(RamStats, xbzrle_pages),
+        offsetof(RamStats, xbzrle_cache_miss), offsetof(RamStats, xbzrle_overflow),
     };
     for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
         const void *source = (const char *)from + counters[i];

@@ -355,8 +355,8 @@ static bool load_subsections(StreamReader *r, const VMStateDescription *vmsd, vo
     while ((more = vmstate_next_subsection(r, vmsd->name, name, &version, errp)) == 1) {
         const VMStateDescription *sub = find_subsection(vmsd, name);
         if (!sub) {
-            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "VM subsection '%s' in '%s' does not exist",
-                        name, vmsd->name);
+            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL,
+                        "VM subsection '%s' in '%s' does not exist", name, vmsd->name);
             return false;
         }
         if (version > INT32_MAX || !load_level(r, sub, opaque, (int)version, depth + 1, errp)) {
@@ -398,8 +398,8 @@ static bool load_level(StreamReader *r, const VMStateDescription *vmsd, void *op
         return false;
     }
     if (vmsd->pre_load && !vmsd->pre_load(opaque, errp)) {
-        g_prefix_error(errp, "pre load hook failed for: %s, version_id: %d, minimum_version: %d: ", vmsd->name,
-                       vmsd->version, vmsd->minimum_version);
+        g_prefix_error(errp, "pre load hook failed for: %s, version_id: %d, minimum_version: %d: ",
+                       vmsd->name, vmsd->version, vmsd->minimum_version);
         return false;
     }
     if (!load_fields(r, vmsd, opaque, version, depth, errp) ||
@@ -407,8 +407,8 @@ static bool load_level(StreamReader *r, const VMStateDescription *vmsd, void *op
         return false;
     }
     if (vmsd->post_load && !vmsd->post_load(opaque, version, errp)) {
-        g_prefix_error(errp, "post load hook failed for: %s, version_id: %d, minimum_version: %d: ", vmsd->name,
-                       version, vmsd->minimum_version);
+        g_prefix_error(errp, "post load hook failed for: %s, version_id: %d, minimum_version: %d: ",
+                       vmsd->name, version, vmsd->minimum_version);
         return false;
     }
     return true;

@@ -39,8 +39,10 @@ bool vmstate_load(StreamReader *r, const VMStateDescription *vmsd, void *opaque,
 
 /*
  * The start of a subsection whose full name begins with "@parent/": takes it from
- * the stream and returns 1 with @name (256 bytes) and *@version.  0: the next byte begins something else.  -1: the stream failed.
+ * the stream and returns 1 with @name (256 bytes) and *@version.  0: the next byte begins something else.
+ * -1: the stream failed.
  */
-int vmstate_next_subsection(StreamReader *r, const char *parent, char *name, uint32_t *version, GError **errp);
+int vmstate_next_subsection(StreamReader *r, const char *parent, char *name, uint32_t *version,
+                            GError **errp);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The public face of the migration library: one context per VM, its host, outgoing and incoming migrations. */
+/* The public face of the migration library: one context per VM, its host, its migrations. */
 #ifndef GODWIT_MIGRATION_MIGRATION_H
 #define GODWIT_MIGRATION_MIGRATION_H
 
@@ -34,7 +34,9 @@ typedef struct MigrationHostOps {
      */
     bool (*stop)(void *opaque, RunState why, GError **errp);
 
-    /* Let the guest run (again): after a failed or cancelled migration, or on the destination.  Any thread. */
+    /*
+     * Let the guest run (again): after a failed or cancelled migration, or on the destination.  Any thread.
+     */
     bool (*start)(void *opaque, GError **errp);
 
     /* A step between stopped states: postmigrate, paused, prelaunch, ....  Any thread. */
@@ -49,7 +51,10 @@ typedef struct MigrationHostOps {
     /* Destination: should the guest run when it has arrived (no -S, no `stop` meanwhile)?  Any thread. */
     bool (*autostart)(void *opaque);
 
-    /* MIGRATION event.  Sent for every change of state, on both sides, if capability events is on.  Any thread. */
+    /*
+     * MIGRATION event.  Sent for every change of state, on both sides, if capability events is on.  Any
+     * thread.
+     */
     void (*event_status)(void *opaque, MigrationStatus status);
     /* MIGRATION_PASS event, likewise. */
     void (*event_pass)(void *opaque, int64_t pass);
@@ -62,14 +67,21 @@ typedef struct MigrationHostOps {
     /* One line for the operator (the program's log or stderr); never the only report of an error. */
     void (*log)(void *opaque, const char *message);
 
-    /* The incoming migration ended for good; @error is NULL on success.  Main thread.  The VMM may exit here. */
+    /*
+     * The incoming migration ended for good; @error is NULL on success.  Main thread.  The VMM may exit here.
+     */
     void (*incoming_ended)(void *opaque, const GError *error);
 } MigrationHostOps;
 
-/* Everything about the migration of one VM.  No other state exists: two contexts in one process do not meet. */
+/*
+ * Everything about the migration of one VM.  No other state exists: two contexts in one process do not meet.
+ */
 typedef struct MigrationContext MigrationContext;
 
-/* @ops and @opaque must outlive the context.  The thread that calls this is the main thread of the context; its default GMainContext is used. */
+/*
+ * @ops and @opaque must outlive the context.  The thread that calls this is the main thread of the context;
+ * its default GMainContext is used.
+ */
 MigrationContext *migration_context_new(const MigrationHostOps *ops, void *opaque);
 
 /* Cancels what runs, waits for every thread, frees.  Main thread. */
@@ -87,7 +99,9 @@ MigrationOptionStore *migration_options(MigrationContext *ctx);
 bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels,
                      bool resume, GError **errp);
 
-/* Asks the running migration to stop; harmless when there is none.  `cancelling` at once, `cancelled` soon. */
+/*
+ * Asks the running migration to stop; harmless when there is none.  `cancelling` at once, `cancelled` soon.
+ */
 bool migration_cancel(MigrationContext *ctx, GError **errp);
 
 /* migrate-continue: leave pre-switchover. */
@@ -125,7 +139,10 @@ void migration_yank(MigrationContext *ctx);
 /* Is there a migration that has channels? */
 bool migration_can_yank(MigrationContext *ctx);
 
-/* A reason why the VM cannot migrate now; shown in blocked-reasons.  Returns an id for migration_del_blocker(). */
+/*
+ * A reason why the VM cannot migrate now; shown in blocked-reasons.  Returns an id for
+ * migration_del_blocker().
+ */
 unsigned migration_add_blocker(MigrationContext *ctx, const char *reason);
 void migration_del_blocker(MigrationContext *ctx, unsigned id);
 

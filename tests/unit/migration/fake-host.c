@@ -148,7 +148,8 @@ static int take_fd(void *opaque, const char *name, GError **errp)
     if (strcmp(name, "migfd") == 0 && h->fd >= 0) {
         return hand_out_fd(h);
     }
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "File descriptor named '%s' has not been found", name);
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "File descriptor named '%s' has not been found",
+                name);
     return -1;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A VMM small enough for tests: RAM, a dirty log, a timer section, a run state, and a record of what it was told. */
+/* A VMM small enough for tests: RAM, a dirty log, a timer section, a run state, and what it was told. */
 #ifndef GODWIT_TESTS_FAKE_HOST_H
 #define GODWIT_TESTS_FAKE_HOST_H
 

@@ -161,7 +161,9 @@ void assert_events(Vm *vm, const char *expected)
     g_assert_cmpstr(events, ==, expected);
 }
 
-/* The guest races with the migration thread by design: the dirty log sees to it that the page is sent again. */
+/*
+ * The guest races with the migration thread by design: the dirty log sees to it that the page is sent again.
+ */
 __attribute__((no_sanitize("thread"), noinline))
 static void guest_store(volatile uint64_t *p, uint64_t value)
 {

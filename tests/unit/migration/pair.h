@@ -22,7 +22,10 @@ void vm_set_global(Vm *vm, const char *name, const char *value);
 
 MigrationStatus vm_status(Vm *vm);      /* query-migrate's; NONE if it shows none */
 
-/* Runs the main loop until the status is @status; fails the test if that takes longer than any machine can need. */
+/*
+ * Runs the main loop until the status is @status; fails the test if that takes longer than any machine can
+ * need.
+ */
 void vm_wait_status(Vm *vm, MigrationStatus status);
 /* Until it is completed, failed or cancelled. */
 MigrationStatus vm_wait_end(Vm *vm);

@@ -6,13 +6,15 @@
 
 const char description_11_1[] =
     "{\"configuration\": {\"vmsd_name\": \"configuration\", \"version\": 1, \"fields\": ["
-    "{\"name\": \"len\", \"type\": \"uint32\", \"size\": 4}, {\"name\": \"name\", \"type\": \"buffer\", \"size\": 4}]}, "
+    "{\"name\": \"len\", \"type\": \"uint32\", \"size\": 4}, {\"name\": \"name\", \"type\": \"buffer\", "
+    "\"size\": 4}]}, "
     "\"page_size\": 4096, \"devices\": ["
     "{\"name\": \"timer\", \"instance_id\": 0, \"vmsd_name\": \"timer\", \"version\": 2, \"fields\": ["
     "{\"name\": \"cpu_ticks_offset\", \"type\": \"int64\", \"size\": 8}, "
     "{\"name\": \"unused\", \"type\": \"unused_buffer\", \"size\": 8}, "
     "{\"name\": \"cpu_clock_offset\", \"type\": \"int64\", \"size\": 8}]}, "
-    "{\"name\": \"globalstate\", \"instance_id\": 0, \"vmsd_name\": \"globalstate\", \"version\": 1, \"fields\": ["
+    "{\"name\": \"globalstate\", \"instance_id\": 0, \"vmsd_name\": \"globalstate\", \"version\": 1, "
+    "\"fields\": ["
     "{\"name\": \"size\", \"type\": \"uint32\", \"size\": 4}, "
     "{\"name\": \"runstate\", \"type\": \"buffer\", \"size\": 32}, "
     "{\"name\": \"has_vm_was_suspended\", \"type\": \"uint8\", \"size\": 1}, "

@@ -92,7 +92,8 @@ static void test_transports(void)
         { "tcp:h:1", { MIGRATION_CAPABILITY_MAPPED_RAM, MIGRATION_CAPABILITY_MULTIFD }, SEEKABLE },
         { "exec:x", { MIGRATION_CAPABILITY_MAPPED_RAM, -1 }, SEEKABLE },
         { "rdma:h:1", { MIGRATION_CAPABILITY_XBZRLE, -1 }, "RDMA and XBZRLE can't be used together" },
-        { "rdma:h:1", { MIGRATION_CAPABILITY_POSTCOPY_RAM, -1 }, "RDMA and postcopy-ram can't be used together" },
+        { "rdma:h:1", { MIGRATION_CAPABILITY_POSTCOPY_RAM, -1 },
+          "RDMA and postcopy-ram can't be used together" },
         { "rdma:h:1", { MIGRATION_CAPABILITY_RDMA_PIN_ALL, -1 }, NULL },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {

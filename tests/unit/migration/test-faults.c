@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A fault at each point of a migration: the source's guest runs on, nothing is left behind, the next try works. */
+/* A fault at each point of a migration: the source's guest runs on, and the next try works. */
 #include "pair.h"
 #include "util/fault.h"
 
@@ -7,7 +7,10 @@
 
 typedef struct Fault {
     const char *spec;
-    /* The verdict is lost on its way: the protocol has no way to take back a guest that runs on the destination. */
+    /*
+     * The verdict is lost on its way: the protocol has no way to take back a guest that runs on the
+     * destination.
+     */
     bool handed_over;
 } Fault;
 

@@ -14,8 +14,8 @@
 #define EINVAL_ FAILED "Invalid argument: "
 #define EIO_ FAILED "Input/output error: "
 #define ENOTSUP_ FAILED "Operation not supported: "
-#define RAM_FULL "error while loading state for instance 0x0 of device 'ram': Failed to load vmstate version_id: 4, ret: -22: "
 #define RAM_PART "Failed to load vmstate version_id: 4, ret: -22: "
+#define RAM_FULL "error while loading state for instance 0x0 of device 'ram': " RAM_PART
 
 static const uint8_t uuid_a[16] = { 0xaa, 0xbb, 0xcc, 0xdd, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 };
 static const uint8_t uuid_b[16] = { 0xbb };
@@ -155,7 +155,8 @@ static void check_page(FakeHost *h, unsigned index, uint8_t seed)
 {
     uint8_t expected[TARGET_PAGE_SIZE];
     fill(expected, seed);
-    g_assert_cmpmem(h->ram.first->host + index * TARGET_PAGE_SIZE, TARGET_PAGE_SIZE, expected, TARGET_PAGE_SIZE);
+    const uint8_t *page = h->ram.first->host + index * TARGET_PAGE_SIZE;
+    g_assert_cmpmem(page, TARGET_PAGE_SIZE, expected, TARGET_PAGE_SIZE);
 }
 
 static void check_whole(FakeHost *h, const LoadVM *l, const uint8_t *answer, size_t len)
@@ -366,7 +367,8 @@ static void validate_uuid(FakeHost *h, MigrationOptions *o)
 static void check_uuid_warning(FakeHost *h, const LoadVM *l, const uint8_t *answer, size_t len)
 {
     g_assert_cmpstr(h->log->str, ==,
-                    "warning: UUID is received aabbccdd-0102-0304-0506-0708090a0b0c, but local uuid isn't set\n");
+                    "warning: UUID is received aabbccdd-0102-0304-0506-0708090a0b0c, "
+                    "but local uuid isn't set\n");
 }
 
 static void build_subsections_any_order(Stream *s)
@@ -802,7 +804,11 @@ static void ack_new(FakeHost *h, MigrationOptions *o)
 
 static void check_ack_legacy(FakeHost *h, const LoadVM *l, const uint8_t *answer, size_t len)
 {
-    static const uint8_t expected[] = { 0, 7, 0, 0, 0, 2, 0, 4, 0, 0, 0, 1, 0, 2, 0, 4, 0x12, 0x34, 0x56, 0x78 };
+    static const uint8_t expected[] = {
+        0, 7, 0, 0,
+        0, 2, 0, 4, 0, 0, 0, 1,
+        0, 2, 0, 4, 0x12, 0x34, 0x56, 0x78,
+    };
     g_assert_cmpmem(answer, len, expected, sizeof(expected));
 }
 
@@ -1115,7 +1121,8 @@ static const Case cases[] = {
               "Capability x-ignore-shared is on, but received capability is off", ignore_shared },
     { "configuration/capability-mapped", build_capability_mapped,
       EINVAL_ "post load hook failed for: configuration, version_id: 1, minimum_version: 0: "
-              "Failed to validate capabilities: Capability mapped-ram is off, but received capability is on" },
+              "Failed to validate capabilities: "
+              "Capability mapped-ram is off, but received capability is on" },
     { "configuration/capability-not-compared", build_capability_not_compared },
     { "configuration/capability-none", build_capability_none },
     { "configuration/capability-unknown", build_capability_unknown,

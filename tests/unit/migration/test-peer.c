@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The source against destinations that misbehave: whatever they do, the guest runs in exactly one place and nothing hangs. */
+/*
+ * The source against destinations that misbehave: whatever they do, the guest runs in exactly one place and
+ * nothing hangs.
+ */
 #include "pair.h"
 #include "stream-builder.h"
 #include "util/error.h"

@@ -19,7 +19,8 @@ static void test_steps(void)
         { { .pending = 0, .threshold = 0, .exact = true, .switchover_allowed = true }, POLICY_COMPLETE },
         /* The threshold itself still fits. */
         { { .pending = 1000, .threshold = 1000, .switchover_allowed = true }, POLICY_SYNC },
-        { { .pending = 1000, .threshold = 1000, .exact = true, .switchover_allowed = true }, POLICY_COMPLETE },
+        { { .pending = 1000, .threshold = 1000, .exact = true, .switchover_allowed = true },
+          POLICY_COMPLETE },
         { { .pending = 1001, .threshold = 1000, .switchover_allowed = true }, POLICY_ITERATE },
         { { .pending = 1001, .threshold = 1000, .exact = true, .switchover_allowed = true }, POLICY_ITERATE },
         /* Acknowledgements are missing: go on sending, do not spin when there is nothing. */

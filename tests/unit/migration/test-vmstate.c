@@ -65,7 +65,8 @@ static const VMStateField extra_fields[] = {
 };
 
 static const VMStateDescription vmstate_extra = {
-    .name = "device/extra", .version = 1, .minimum_version = 1, .fields = extra_fields, .needed = extra_needed,
+    .name = "device/extra", .version = 1, .minimum_version = 1, .fields = extra_fields,
+    .needed = extra_needed,
 };
 
 static bool pre_save(void *opaque, GError **errp)
@@ -108,8 +109,9 @@ static const VMStateDescription vmstate_device = {
 };
 
 static const Device sample = {
-    .u8 = 0x12, .u16 = 0x1234, .u32 = 0x12345678, .u64 = 0x123456789abcdef0, .i32 = -2, .i64 = -3, .flag = true,
-    .buffer = "abcd", .array = { 1, 2, 0x304 }, .inner = { { 0x1122, true }, { 0x3344, false } }, .newer = 9,
+    .u8 = 0x12, .u16 = 0x1234, .u32 = 0x12345678, .u64 = 0x123456789abcdef0, .i32 = -2, .i64 = -3,
+    .flag = true, .buffer = "abcd", .array = { 1, 2, 0x304 },
+    .inner = { { 0x1122, true }, { 0x3344, false } }, .newer = 9,
 };
 
 /* The fields of version 1. */
@@ -189,11 +191,13 @@ static void test_describe(void)
         "{\"name\": \"array\", \"array_len\": 3, \"type\": \"uint16\", \"size\": 2}, "
         "{\"name\": \"inner\", \"index\": 0, \"type\": \"struct\", \"struct\": "
         "{\"vmsd_name\": \"inner\", \"version\": 1, \"fields\": ["
-        "{\"name\": \"a\", \"type\": \"uint16\", \"size\": 2}, {\"name\": \"b\", \"type\": \"bool\", \"size\": 1}]}, "
+        "{\"name\": \"a\", \"type\": \"uint16\", \"size\": 2}, "
+        "{\"name\": \"b\", \"type\": \"bool\", \"size\": 1}]}, "
         "\"size\": 3}, "
         "{\"name\": \"inner\", \"index\": 1, \"type\": \"struct\", \"struct\": "
         "{\"vmsd_name\": \"inner\", \"version\": 1, \"fields\": ["
-        "{\"name\": \"a\", \"type\": \"uint16\", \"size\": 2}, {\"name\": \"b\", \"type\": \"bool\", \"size\": 1}]}, "
+        "{\"name\": \"a\", \"type\": \"uint16\", \"size\": 2}, "
+        "{\"name\": \"b\", \"type\": \"bool\", \"size\": 1}]}, "
         "\"size\": 3}, "
         "{\"name\": \"newer\", \"type\": \"uint32\", \"size\": 4}], "
         "\"subsections\": [{\"vmsd_name\": \"device/extra\", \"version\": 1, \"fields\": ["
@@ -281,7 +285,9 @@ static void test_subsections(void)
     static const struct {
         const char *name;
         uint32_t version;
-    } bad[] = { { "device/unknown", 1 }, { "device/extra", 2 }, { "device/extra", 0 }, { "device/extra", 0x80000001 } };
+    } bad[] = {
+        { "device/unknown", 1 }, { "device/extra", 2 }, { "device/extra", 0 }, { "device/extra", 0x80000001 },
+    };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         g_autoptr(GByteArray) s = sample_bytes(false);
         g_autoptr(GError) error = NULL;

@@ -39,6 +39,10 @@ json_t *qmp_query_iothreads(MonitorContext *ctx, GError **errp)
 
 json_t *qmp_query_rx_filter(MonitorContext *ctx, const query_rx_filter_arg *arg, GError **errp)
 {
+    if (arg->name) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "invalid net client name: %s", arg->name);
+        return NULL;
+    }
     return json_array();
 }
 

@@ -3,6 +3,7 @@
 #include "system/keyval.h"
 
 #include "util/error.h"
+#include "util/size-text.h"
 
 #include <string.h>
 
@@ -220,74 +221,16 @@ bool keyval_parse_uint(const char *name, const char *text, uint64_t max, uint64_
     return true;
 }
 
-/* The factor that a suffix stands for, 0 if it is none. */
-static uint64_t suffix_factor(char c)
-{
-    static const char letters[] = "BKMGTPE";
-    const char *p = c ? strchr(letters, g_ascii_toupper(c)) : NULL;
-
-    return p ? UINT64_C(1) << (10 * (p - letters)) : 0;
-}
-
-typedef enum { SIZE_OK, SIZE_MALFORMED, SIZE_OUT_OF_RANGE } SizeVerdict;
-
-/* ".digits" at *@p, as a number below 1; *@p is left behind it. */
-static double take_fraction(const char **p)
-{
-    double value = 0, place = 0.1;
-
-    for (++*p; g_ascii_isdigit(**p); ++*p, place /= 10) {
-        value += (**p - '0') * place;
-    }
-    return value;
-}
-
-static SizeVerdict parse_size(const char *text, uint64_t unit, uint64_t *out)
-{
-    bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-    const char *p = text + (hex ? 2 : 0);
-    char *end;
-
-    if (text[0] == '-' && g_ascii_isdigit(text[1])) {
-        return SIZE_OUT_OF_RANGE;
-    }
-    if (!(hex ? g_ascii_isxdigit(*p) : g_ascii_isdigit(*p))) {
-        return SIZE_MALFORMED;
-    }
-    errno = 0;
-    uint64_t whole = g_ascii_strtoull(p, &end, hex ? 16 : 10);
-    bool overflow = errno == ERANGE;
-    p = end;
-    bool has_fraction = !hex && *p == '.';
-    double fraction = has_fraction ? take_fraction(&p) : 0;
-
-    uint64_t factor = suffix_factor(*p);
-    if (hex && factor) {
-        return SIZE_MALFORMED;
-    }
-    p += factor ? 1 : 0;
-    if (*p || (fraction > 0 && factor <= 1)) {
-        return SIZE_MALFORMED;
-    }
-    factor = factor ? factor : unit;
-    uint64_t extra = (uint64_t)(fraction * (double)factor);
-    if (overflow || whole > UINT64_MAX / factor || whole * factor > UINT64_MAX - extra) {
-        return SIZE_OUT_OF_RANGE;
-    }
-    *out = whole * factor + extra;
-    return SIZE_OK;
-}
-
 bool keyval_parse_size(const char *name, const char *text, uint64_t unit, uint64_t *out, GError **errp)
 {
-    switch (parse_size(text, unit, out)) {
-    case SIZE_OK:
+    /* A fraction wants a suffix, whatever the unit. */
+    switch (size_text_parse(text, strchr(text, '.') ? 1 : unit, out)) {
+    case NUMBER_TEXT_OK:
         return true;
-    case SIZE_OUT_OF_RANGE:
+    case NUMBER_TEXT_OUT_OF_RANGE:
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Value '%s' is out of range for parameter '%s'",
                     text, name);
         return false;
-    case SIZE_MALFORMED:
     default:
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
                     "Parameter '%s' expects a non-negative number below 2^64\n%s", name, size_hint);

@@ -67,8 +67,8 @@ bool keyval_parse_uint(const char *name, const char *text, uint64_t max, uint64_
 
 /*
  * Bytes: a decimal number, perhaps with a fraction, and perhaps one of b k M G T P E (either case, powers of
- * 1024); without one it is multiplied by @unit.  Hexadecimal takes no suffix.  A fraction of a byte is an
- * error.
+ * 1024); without one it is multiplied by @unit.  Hexadecimal takes no suffix.  A fraction wants a suffix
+ * other than b.
  */
 bool keyval_parse_size(const char *name, const char *text, uint64_t unit, uint64_t *out, GError **errp);
 

@@ -184,6 +184,9 @@ static void test_size(void)
         {"1.5G", 1, 1610612736, NULL},
         {"1.0001k", 1, 1024, NULL},
         {"2.", 1, 2, NULL},
+        {" 1", 1, 1, NULL},
+        {"+1", 1, 1, NULL},
+        {".5k", 1, 512, NULL},
         {"0x1000", 1, 4096, NULL},
         {"18446744073709551615", 1, UINT64_MAX, NULL},
         {"18446744073709551616", 1, 0, TOO_BIG("18446744073709551616")},
@@ -198,11 +201,8 @@ static void test_size(void)
         {"1.5", 1048576, 0, MALFORMED},
         {"1.5b", 1, 0, MALFORMED},
         {"1kk", 1, 0, MALFORMED},
-        {" 1", 1, 0, MALFORMED},
-        {"+1", 1, 0, MALFORMED},
         {"0x1000k", 1, 0, MALFORMED},
         {"0x", 1, 0, MALFORMED},
-        {".5k", 1, 0, MALFORMED},
         {"-", 1, 0, MALFORMED},
     };
 

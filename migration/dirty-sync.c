@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "migration/ram-internal.h"
+#include "trace-migration.h"
 #include "util/bitmap.h"
 #include "util/fault.h"
 
@@ -90,6 +91,7 @@ bool ram_save_sync(RamSave *s, bool final, GError **errp)
     if (!final) {
         ram_stats_add(&s->stats.dirty_sync_count, 1);
     }
+    trace_ram_sync(final, new_dirty, remaining, s->stats.last_sync_ns);
     s->final_synced = final;
     update_rates(s, new_dirty);
     return true;
@@ -107,6 +109,7 @@ static bool clear_runs(RamSave *s, RamSaveBlock *b, uint64_t first, uint64_t end
         if (!dirty_log_clear(s->log, b->block, first, next - first, errp)) {
             return false;
         }
+        trace_ram_clear(b->block->idstr, first, next - first);
         ram_stats_add(&s->stats.clear_calls, 1);
         first = next;
     }

@@ -32,6 +32,7 @@
 #include "migration/ram-holes.h"
 #include "migration/ram-wire.h"
 #include "migration/xbzrle.h"
+#include "trace-migration.h"
 #include "util/be.h"
 #include "util/bitmap.h"
 #include "util/buffer-is-zero.h"
@@ -188,6 +189,7 @@ static bool load_block_entry(RamLoad *l, StreamReader *r, uint64_t *left, GError
                               " bytes, 0x%" PRIx64 " are left", name, length, *left);
     }
     *left -= length;
+    trace_ram_load_block(name, length);
     if (l->options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED]) {
         uint64_t gpa = stream_get_be64(r);
         if (stream_reader_ok(r) && b->ignored && gpa != b->block->gpa) {
@@ -509,6 +511,7 @@ bool ram_load_section(RamLoad *l, StreamReader *r, uint8_t type, GError **errp)
     if (fault_point("ram-load", errp)) {
         return false;
     }
+    uint64_t start = stream_reader_total(r);
     for (;;) {
         uint64_t word = stream_get_be64(r);
         RamWord w = {
@@ -520,6 +523,7 @@ bool ram_load_section(RamLoad *l, StreamReader *r, uint8_t type, GError **errp)
             return stream_reader_check(r, errp);
         }
         if (w.flag == RAM_FLAG_EOS) {
+            trace_ram_load_section(type, stream_reader_total(r) - start);
             return l->source->ops->section_end(l->source, type, errp);
         }
         if (!load_record(l, r, &w, errp)) {

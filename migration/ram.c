@@ -11,6 +11,7 @@
 
 #include "migration/ram-internal.h"
 #include "migration/ram-wire.h"
+#include "trace-migration.h"
 #include "util/bitmap.h"
 #include "util/fault.h"
 
@@ -148,6 +149,7 @@ static bool end_round(RamSave *s, StreamWriter *w, bool last, GError **errp)
     ram_stats_set(&s->stats.rounds, round.number);
     ram_stats_set(&s->stats.last_round_ns, now - s->round_start_ns);
     ram_stats_set(&s->stats.last_round_pages, s->round_pages);
+    trace_ram_round(round.number, last, s->round_pages, now - s->round_start_ns);
     s->round_start_ns = now;
     s->round_pages = 0;
     s->pos_block = 0;
@@ -196,6 +198,7 @@ static bool send_run(RamSave *s, StreamWriter *w, const RamRun *run, uint64_t *b
         return false;
     }
     ram_stats_add(s->last_stage ? &s->stats.downtime_bytes : &s->stats.precopy_bytes, cost);
+    trace_ram_run(run->b->block->idstr, run->first, run->count, cost);
     *bytes = cost;
     return true;
 }

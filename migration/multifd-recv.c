@@ -15,18 +15,25 @@
  * is at a marker and every channel that has come stands at its SYNC, one that has still not come will never:
  * after MISSING_US the migration fails.
  *
+ * Pages of shared memory that do not exist yet cost a page fault and a cleared page each when they are
+ * written through the mapping.  A packet that begins with one is read into a buffer and written to the file
+ * instead.
+ *
  * Zero pages are made zero, also when nothing was received for them before: what was in memory does not
  * survive a migration.
  */
 #include "migration/multifd.h"
 
 #include "migration/multifd-compress.h"
+#include "migration/ram-holes.h"
 #include "migration/stream-format.h"
 #include "trace-migration.h"
 #include "util/buffer-is-zero.h"
 #include "util/error.h"
 #include "util/fault.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 /* How long a connection may be between the kernel's backlog and us. */
@@ -49,6 +56,9 @@ typedef struct RecvChannel {
     MultifdPacket packet;
     struct iovec iov[MULTIFD_PACKET_PAGES];
     uint8_t *compressed;        /* MULTIFD_COMPRESSED_MAX */
+    uint8_t *bounce;            /* MULTIFD_PACKET_BYTES; NULL until it is needed */
+    RAMBlock *hole_block;       /* pages [hole_from, hole_to) of it were holes, and are until the next SYNC */
+    uint64_t hole_from, hole_to;
 } RecvChannel;
 
 struct MultifdRecv {
@@ -61,6 +71,7 @@ struct MultifdRecv {
     uint32_t method;
     MultiFDCompression compression_method;
     const bool *ignore_shared;
+    bool *holes_known;          /* by block index */
 
     GMutex lock;
     GCond changed;
@@ -130,16 +141,87 @@ static bool read_compressed(RecvChannel *ch, const RAMBlock *block, GError **err
     return ops->end(ch->decompressor, errp);
 }
 
+/*
+ * Whether the page at @offset does not exist yet.  What was asked before counts until the next SYNC: in one
+ * round a page is in one packet only, and that is the one in our hand.
+ */
+static bool is_hole(RecvChannel *ch, RAMBlock *block, uint64_t offset)
+{
+    uint64_t page = offset >> TARGET_PAGE_BITS;
+
+    if (!ch->r->holes_known[block->index]) {
+        return false;
+    }
+    if (ch->hole_block != block || page < ch->hole_from || page >= ch->hole_to) {
+        ch->hole_block = block;
+        ch->hole_from = page;
+        ch->hole_to = ram_hole_end(block, page);
+    }
+    return page < ch->hole_to;
+}
+
 /* Pages that are zero already stay untouched, so that they cost no memory. */
-static void zero_pages(const RecvChannel *ch, const RAMBlock *block)
+static void zero_pages(RecvChannel *ch, RAMBlock *block)
 {
     const MultifdPacket *p = &ch->packet;
     for (unsigned i = p->normal; i < p->normal + p->zero; i++) {
         uint8_t *page = block->host + p->offset[i];
-        if (!buffer_is_zero(page, TARGET_PAGE_SIZE)) {
+        if (!is_hole(ch, block, p->offset[i]) && !buffer_is_zero(page, TARGET_PAGE_SIZE)) {
             memset(page, 0, TARGET_PAGE_SIZE);
         }
     }
+}
+
+/* One run of pages from the buffer to the file; through the mapping if the file does not take it. */
+static bool fill_hole(RAMBlock *block, uint64_t offset, uint8_t *from, size_t len, GError **errp)
+{
+    struct iovec iov = { .iov_base = from, .iov_len = len };
+    int errnum = ram_holes_write(block, offset, &iov, 1);
+
+    if (errnum == ENOSPC || errnum == EDQUOT) {
+        error_set_errno(errp, GODWIT_ERROR_IO, errnum, "Unable to write page 0x%" PRIx64 " of RAM block '%s'",
+                        offset, block->idstr);
+        return false;
+    }
+    if (errnum) {
+        memcpy(block->host + offset, from, len);
+    }
+    return true;
+}
+
+static bool read_to_file(RecvChannel *ch, RAMBlock *block, GError **errp)
+{
+    const MultifdPacket *p = &ch->packet;
+    unsigned next;
+
+    if (!ch->bounce) {
+        ch->bounce = g_malloc(MULTIFD_PACKET_BYTES);
+    }
+    if (!channel_read_all(ch->io, ch->bounce, p->normal * TARGET_PAGE_SIZE, errp)) {
+        return false;
+    }
+    for (unsigned i = 0; i < p->normal; i = next) {
+        next = i + 1;
+        while (next < p->normal && p->offset[next] == p->offset[i] + (next - i) * TARGET_PAGE_SIZE) {
+            next++;
+        }
+        if (!fill_hole(block, p->offset[i], ch->bounce + i * TARGET_PAGE_SIZE, (next - i) * TARGET_PAGE_SIZE,
+                       errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_pages(RecvChannel *ch, RAMBlock *block, GError **errp)
+{
+    if (ch->r->method) {
+        return read_compressed(ch, block, errp);
+    }
+    if (is_hole(ch, block, ch->packet.offset[0])) {
+        return read_to_file(ch, block, errp);
+    }
+    return read_pieces(ch->io, ch->iov, gather_pages(ch, block), errp);
 }
 
 static bool place_pages(RecvChannel *ch, GError **errp)
@@ -153,12 +235,8 @@ static bool place_pages(RecvChannel *ch, GError **errp)
                     "multifd: pages for RAM block '%s', which is shared and ignored", block->idstr);
         return false;
     }
-    if (ch->packet.normal) {
-        bool ok = ch->r->method ? read_compressed(ch, block, errp)
-                                : read_pieces(ch->io, ch->iov, gather_pages(ch, block), errp);
-        if (!ok) {
-            return false;
-        }
+    if (ch->packet.normal && !read_pages(ch, block, errp)) {
+        return false;
     }
     zero_pages(ch, block);
     return true;
@@ -170,6 +248,7 @@ static bool wait_released(RecvChannel *ch)
     MultifdRecv *r = ch->r;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
 
+    ch->hole_block = NULL;
     ch->syncs++;
     g_cond_broadcast(&r->changed);
     while (r->released < ch->syncs && !r->quit && !r->error) {
@@ -289,6 +368,10 @@ MultifdRecv *multifd_recv_new(RamList *ram, const MigrationOptions *options, con
     r->method = multifd_method_flag(options->p.multifd_compression);
     r->ignore_shared = &options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED];
     r->channels = g_ptr_array_new();
+    r->holes_known = g_new0(bool, ram->count);
+    RAMLIST_FOREACH(block, ram) {
+        r->holes_known[block->index] = ram_holes_known(block) && ram_holes_may_write();
+    }
     g_mutex_init(&r->lock);
     g_cond_init(&r->changed);
     return r;
@@ -301,6 +384,7 @@ static void channel_free(RecvChannel *ch)
     }
     channel_unref(ch->io);
     g_free(ch->compressed);
+    g_free(ch->bounce);
     g_free(ch);
 }
 
@@ -336,6 +420,7 @@ void multifd_recv_free(MultifdRecv *r)
         channel_free(g_ptr_array_index(r->channels, i));
     }
     g_ptr_array_unref(r->channels);
+    g_free(r->holes_known);
     g_clear_error(&r->error);
     g_mutex_clear(&r->lock);
     g_cond_clear(&r->changed);

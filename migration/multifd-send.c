@@ -17,6 +17,7 @@
 #include "migration/multifd.h"
 
 #include "migration/multifd-compress.h"
+#include "migration/ram-holes.h"
 #include "migration/ram-records.h"
 #include "trace-migration.h"
 #include "util/buffer-is-zero.h"
@@ -72,6 +73,7 @@ struct MultifdSend {
     bool per_section;
     bool detect_in_channels;
     bool detect_here;
+    bool *holes_known;          /* by block index; filled before the first packet */
     const MultifdCompressionOps *compression;
     uint32_t method;
     unsigned n;
@@ -122,17 +124,37 @@ static bool send_hello(SendChannel *ch, GError **errp)
     return true;
 }
 
+/*
+ * In the first round pages that nobody has written to are known from the file behind the block, without
+ * making them by reading.  The log has been cleared for them: a write after the question is logged.  It is
+ * asked where holes are likely, at the start of a packet and after a zero page; *@hole_end is the last
+ * answer.
+ */
+static bool page_is_zero(const SendChannel *ch, const RAMBlock *block, uint64_t offset, bool ask,
+                         uint64_t *hole_end)
+{
+    uint64_t page = offset >> TARGET_PAGE_BITS;
+
+    if (ask && page >= *hole_end && ch->s->holes_known[block->index] &&
+        !ram_stats_get(&ch->s->stats->rounds)) {
+        *hole_end = ram_hole_end(block, page);
+    }
+    return page < *hole_end || buffer_is_zero(block->host + offset, TARGET_PAGE_SIZE);
+}
+
 /* Sorts the job's pages: those with content first, in order, then the zero ones. */
 static void sort_pages(SendChannel *ch, const SendJob *job)
 {
     MultifdPacket *p = &ch->packet;
     uint64_t zero[MULTIFD_PACKET_PAGES];
+    uint64_t hole_end = 0;
+    bool ask = true;
 
     p->normal = 0;
     p->zero = 0;
     for (unsigned i = 0; i < job->n; i++) {
-        if (ch->s->detect_in_channels &&
-            buffer_is_zero(job->block->host + job->offset[i], TARGET_PAGE_SIZE)) {
+        ask = ch->s->detect_in_channels && page_is_zero(ch, job->block, job->offset[i], ask, &hole_end);
+        if (ask) {
             zero[p->zero++] = job->offset[i];
         } else {
             p->offset[p->normal++] = job->offset[i];
@@ -428,6 +450,10 @@ static bool round_ended(Notifier *notifier, void *data, GError **errp)
 
 static bool multifd_setup_block(RamSink *sink, StreamWriter *w, RAMBlock *block, GError **errp)
 {
+    MultifdSend *s = (MultifdSend *)sink;
+
+    s->holes_known = g_renew(bool, s->holes_known, block->index + 1);
+    s->holes_known[block->index] = ram_holes_known(block);
     return true;
 }
 
@@ -528,6 +554,7 @@ static void multifd_cleanup(RamSink *sink)
     g_mutex_clear(&s->lock);
     g_cond_clear(&s->work);
     g_cond_clear(&s->progress);
+    g_free(s->holes_known);
     g_free(s->ring);
     g_free(s->channels);
     g_free(s);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -26,4 +27,34 @@ uint64_t ram_hole_end(const RAMBlock *block, uint64_t page)
         return errno == ENXIO ? ramblock_pages(block) : page;
     }
     return MIN((uint64_t)(data - base) >> TARGET_PAGE_BITS, ramblock_pages(block));
+}
+
+bool ram_holes_may_write(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
+}
+
+int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, unsigned n)
+{
+    off_t at = (off_t)(block->fd_offset + offset);
+
+    while (n) {
+        ssize_t done = pwritev(block->fd, iov, n, at);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return done < 0 ? errno : EIO;
+        }
+        at += done;
+        for (; n && (size_t)done >= iov->iov_len; iov++, n--) {
+            done -= iov->iov_len;
+        }
+        if (n) {
+            iov->iov_base = (char *)iov->iov_base + done;
+            iov->iov_len -= done;
+        }
+    }
+    return 0;
 }

@@ -5,6 +5,8 @@
 
 #include "system/ramblock.h"
 
+#include <sys/uio.h>
+
 /*
  * Memory that is shared has a file behind it, of tmpfs for memory-backend-memfd and for files in /dev/shm.
  * A page that nobody has written to is a hole in that file.  Reading it through the mapping would make it: a
@@ -19,5 +21,15 @@ bool ram_holes_known(const RAMBlock *block);
  * are only holes.  True until somebody writes.  Of a block with ram_holes_known(); any thread.
  */
 uint64_t ram_hole_end(const RAMBlock *block, uint64_t page);
+
+/* Whether this process may write to files of any length without a signal. */
+bool ram_holes_may_write(void);
+
+/*
+ * Writes to the file behind @block, at @offset of the block: that makes pages with their content at once,
+ * where a write through the mapping would fault, clear the page and then fill it.  @iov is used up on the
+ * way. Returns 0 or an errno.  Any thread.
+ */
+int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, unsigned n);
 
 #endif

@@ -26,7 +26,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/uio.h>
 
 #include "migration/ram-holes.h"
@@ -83,13 +82,6 @@ typedef struct RamWord {
 
 /* ---- life ---- */
 
-/* A write beyond a limit on file sizes would raise a signal. */
-static bool may_write_files(void)
-{
-    struct rlimit limit;
-    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
-}
-
 RamLoad *ram_load_new(RamList *ram, const MigrationOptions *options)
 {
     RamLoad *l = g_new0(RamLoad, 1);
@@ -102,7 +94,7 @@ RamLoad *ram_load_new(RamList *ram, const MigrationOptions *options)
         b->block = block;
         b->ignored = options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] && block->shared;
         b->received = bitmap_new(ramblock_pages(block));
-        b->holes_known = ram_holes_known(block) && may_write_files();
+        b->holes_known = ram_holes_known(block) && ram_holes_may_write();
     }
     l->source = ram_source_stream_new(l);
     return l;
@@ -356,29 +348,6 @@ static unsigned find_bodies(const uint8_t *data, size_t len, uint64_t page, uint
     return n;
 }
 
-/* Writes everything; 0 or an errno. */
-static int write_all(int fd, struct iovec *iov, unsigned n, off_t offset)
-{
-    while (n) {
-        ssize_t done = pwritev(fd, iov, n, offset);
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            return done < 0 ? errno : EIO;
-        }
-        offset += done;
-        for (; n && (size_t)done >= iov->iov_len; iov++, n--) {
-            done -= iov->iov_len;
-        }
-        if (n) {
-            iov->iov_base = (char *)iov->iov_base + done;
-            iov->iov_len -= done;
-        }
-    }
-    return 0;
-}
-
 /*
  * Pages that do not exist yet, of a file: they are written to the file.  That makes a page with its content
  * at once, where a write through the mapping would fault, clear the page and then fill it.
@@ -393,7 +362,7 @@ static bool write_run(RamLoadBlock *b, StreamReader *r, uint64_t page, uint64_t 
         return stream_reader_check(r, errp);
     }
     unsigned n = find_bodies(body, stream_buffered(r, &body), page, max, iov);
-    int errnum = write_all(b->block->fd, iov, n, b->block->fd_offset + offset);
+    int errnum = ram_holes_write(b->block, offset, iov, n);
     if (errnum == ENOSPC || errnum == EDQUOT) {
         error_set_errno(errp, GODWIT_ERROR_IO, errnum,
                         "Unable to write page 0x%" PRIx64 " of RAM block '%s'", offset, b->block->idstr);

@@ -15,6 +15,7 @@ from godwit import deadline, programs     # noqa: E402
 from godwit.ram import Ram                # noqa: E402
 from godwit.routes import ROUTES          # noqa: E402
 from godwit.vm import Vm, VmDied          # noqa: E402
+from godwit.writer import make_writer     # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -118,3 +119,9 @@ def make_route(folder):
     yield make
     for route in made:
         route.close()
+
+
+@pytest.fixture
+def writer(find_program, make_vm, make_ram, folder):
+    """writer(source, destination) -> (source VM, destination VM, function that makes the guest write)."""
+    return make_writer(find_program, make_vm, make_ram, folder)

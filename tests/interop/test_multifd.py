@@ -4,7 +4,7 @@ import pytest
 from godwit.programs import PEERS, compat_options
 from godwit.ram import MIB, PAGE
 from godwit.routes import perform
-from test_dirty import run, writer  # noqa: F401 (a fixture)
+from godwit.writer import run
 
 PAIRS = [pair for peer in PEERS for pair in (('godwit', peer), (peer, 'godwit'))] + [('godwit', 'godwit')]
 SIZE = 24 * MIB + 3 * PAGE
@@ -68,7 +68,7 @@ def test_return_path_over_unix(pair, setting, make_route):
 
 @pytest.mark.parametrize('compression', ('none', 'zstd'))
 @pytest.mark.parametrize('pair', PAIRS, ids='->'.join)
-def test_many_rounds(pair, compression, writer, make_route):  # noqa: F811
+def test_many_rounds(pair, compression, writer, make_route):
     src, dst, write = writer(*pair)
     dst.ram.fill(garbage_for(dst.program))
     for vm in (src, dst):

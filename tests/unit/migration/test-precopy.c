@@ -10,69 +10,6 @@
 
 #define MIB (1024 * 1024ull)
 
-static char *unix_uri(void)
-{
-    static unsigned n;
-    return g_strdup_printf("unix:%s/s%u", test_directory(), n++);
-}
-
-static void start_incoming(Vm *vm, const char *uri)
-{
-    g_autoptr(GError) error = NULL;
-    migration_incoming_start(vm->ctx, uri, NULL, true, &error);
-    g_assert_no_error(error);
-}
-
-static void start(Vm *vm, const char *uri)
-{
-    g_autoptr(GError) error = NULL;
-    migration_start(vm->ctx, uri, NULL, false, &error);
-    g_assert_no_error(error);
-}
-
-/* Starts both ends over a unix socket. */
-static void connect_pair(Vm *src, Vm *dst)
-{
-    g_autofree char *uri = unix_uri();
-    start_incoming(dst, uri);
-    start(src, uri);
-}
-
-static void init_pair(Vm *src, Vm *dst, uint64_t size)
-{
-    vm_init(src, size, false);
-    vm_init(dst, size, true);
-    vm_fill_random(src, 42);
-}
-
-static void clear_pair(Vm *src, Vm *dst)
-{
-    vm_clear(src);
-    vm_clear(dst);
-}
-
-/* Both ended well, memory is the same, and the guest runs in one place. */
-static void assert_arrived(Vm *src, Vm *dst)
-{
-    g_assert_cmpint(vm_wait_end(src), ==, MIGRATION_STATUS_COMPLETED);
-    vm_wait_incoming_ended(dst);
-    g_assert_cmpstr(dst->host.ended_error, ==, NULL);
-    g_assert_cmpint(vm_status(dst), ==, MIGRATION_STATUS_COMPLETED);
-    assert_same_ram(src, dst);
-    g_assert_cmpint(fake_host_state(&src->host), ==, RUN_STATE_POSTMIGRATE);
-    g_assert_false(src->host.dirty_log.started);
-}
-
-/* Nothing is left of a migration that did not succeed. */
-static void assert_runs_on(Vm *src)
-{
-    g_assert_cmpint(fake_host_state(&src->host), ==, RUN_STATE_RUNNING);
-    g_assert_false(src->host.dirty_log.started);
-    g_assert_cmpuint(src->host.throttle_percent, ==, 0);
-    g_assert_false(migration_is_active(src->ctx));
-    g_assert_true(migration_allows_start(src->ctx, NULL));
-}
-
 /* ---- plain ---- */
 
 static void check_completed(Vm *src)
@@ -102,12 +39,12 @@ static void check_completed(Vm *src)
 static void test_plain(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 8 * MIB);
+    pair_init(&src, &dst, 8 * MIB);
     src.host.timer.cpu_clock_offset = 12345;
     g_assert_cmpint(vm_status(&src), ==, MIGRATION_STATUS_NONE);
 
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     assert_events(&src, "setup active PASS 2 STOP device completed");
     assert_events(&dst, "setup active RESUME completed");
     g_assert_cmpint(fake_host_state(&dst.host), ==, RUN_STATE_RUNNING);
@@ -120,7 +57,7 @@ static void test_plain(void)
     g_autoptr(GError) incoming = NULL;
     g_assert_false(migration_incoming_start(dst.ctx, "unix:/nowhere", NULL, true, &incoming));
     g_assert_cmpstr(incoming->message, ==, "The incoming migration has already been started");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_no_ram(void)
@@ -128,71 +65,71 @@ static void test_no_ram(void)
     Vm src, dst;
     vm_init(&src, 0, false);
     vm_init(&dst, 0, true);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_COMPLETED);
     vm_wait_incoming_ended(&dst);
     assert_events(&src, "setup active PASS 2 STOP device completed");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_no_events(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_EVENTS, false);
     vm_set_capability(&dst, MIGRATION_CAPABILITY_EVENTS, false);
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     assert_events(&src, "STOP");
     assert_events(&dst, "RESUME");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_return_path(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 4 * MIB);
+    pair_init(&src, &dst, 4 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     assert_events(&src, "setup active PASS 2 STOP device completed");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_source_paused(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     fake_host_set_state(&src.host, RUN_STATE_PAUSED);
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     assert_events(&src, "setup active PASS 2 device completed");
     assert_events(&dst, "setup active completed");
     g_assert_cmpint(fake_host_state(&dst.host), ==, RUN_STATE_PAUSED);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_source_prelaunch(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     fake_host_set_state(&src.host, RUN_STATE_PRELAUNCH);
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     g_assert_cmpint(fake_host_state(&dst.host), ==, RUN_STATE_PRELAUNCH);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_no_autostart(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     dst.host.autostart = false;
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     assert_events(&dst, "setup active completed");
     g_assert_cmpint(fake_host_state(&dst.host), ==, RUN_STATE_PAUSED);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* A guest that writes all the time, faster than can be sent at first. */
@@ -200,58 +137,58 @@ static void test_load(gconstpointer return_path)
 {
     Vm src, dst;
     Writer w;
-    init_pair(&src, &dst, 16 * MIB);
+    pair_init(&src, &dst, 16 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, GPOINTER_TO_INT(return_path));
     vm_set_parameter(&src, "max-bandwidth", "32M");
     writer_start(&w, &src, 100);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_end(&src);
     writer_stop(&w);
     g_assert_cmpuint(w.writes, >, 0);
-    assert_arrived(&src, &dst);
+    pair_assert_arrived(&src, &dst);
 
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_cmpint(info->ram->dirty_sync_count, >=, 2);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* A to B to C, nobody writing in between. */
 static void test_chain(void)
 {
     Vm a, b, c;
-    init_pair(&a, &b, 4 * MIB);
+    pair_init(&a, &b, 4 * MIB);
     vm_init(&c, 4 * MIB, true);
-    connect_pair(&a, &b);
-    assert_arrived(&a, &b);
-    connect_pair(&b, &c);
-    assert_arrived(&b, &c);
+    pair_connect(&a, &b);
+    pair_assert_arrived(&a, &b);
+    pair_connect(&b, &c);
+    pair_assert_arrived(&b, &c);
     assert_same_ram(&a, &c);
     assert_events(&b, "setup active RESUME completed setup active PASS 2 STOP device completed");
     vm_clear(&a);
-    clear_pair(&b, &c);
+    pair_clear(&b, &c);
 }
 
 static void test_xbzrle(void)
 {
     Vm src, dst;
     Writer w;
-    init_pair(&src, &dst, 8 * MIB);
+    pair_init(&src, &dst, 8 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_XBZRLE, true);
     vm_set_parameter(&src, "max-bandwidth", "16M");
     vm_set_parameter(&src, "downtime-limit", "1");
     writer_start(&w, &src, 500);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     run_main_loop(1500);
     /* Takes effect while it runs. */
     vm_set_parameter(&src, "downtime-limit", "10000");
     vm_wait_end(&src);
     writer_stop(&w);
-    assert_arrived(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_nonnull(info->xbzrle_cache);
     g_assert_cmpuint(info->xbzrle_cache->cache_size, ==, 67108864);
     g_assert_cmpint(info->xbzrle_cache->pages, >, 0);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* ---- transports ---- */
@@ -260,16 +197,16 @@ static void test_fd(void)
 {
     Vm src, dst;
     int fds[2];
-    init_pair(&src, &dst, 2 * MIB);
+    pair_init(&src, &dst, 2 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
     g_assert_cmpint(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), ==, 0);
     src.host.fd = fds[0];
     dst.host.fd = fds[1];
-    start_incoming(&dst, "fd:migfd");
-    start(&src, "fd:migfd");
-    assert_arrived(&src, &dst);
+    pair_listen(&dst, "fd:migfd", true);
+    pair_migrate(&src, "fd:migfd");
+    pair_assert_arrived(&src, &dst);
     assert_events(&dst, "setup active RESUME completed");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* A number that no name stands for is the descriptor itself, on the destination only. */
@@ -277,7 +214,7 @@ static void test_fd_number(void)
 {
     Vm src, dst;
     int fds[2];
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     g_assert_cmpint(pipe(fds), ==, 0);
     g_autofree char *uri = g_strdup_printf("fd:%d", fds[0]);
     g_autoptr(GError) error = NULL;
@@ -285,24 +222,24 @@ static void test_fd_number(void)
     g_autofree char *text = g_strdup_printf("File descriptor named '%d' has not been found", fds[0]);
     g_assert_cmpstr(error->message, ==, text);
 
-    start_incoming(&dst, uri);
+    pair_listen(&dst, uri, true);
     src.host.fd = fds[1];
-    start(&src, "fd:migfd");
-    assert_arrived(&src, &dst);
-    clear_pair(&src, &dst);
+    pair_migrate(&src, "fd:migfd");
+    pair_assert_arrived(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_exec(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 2 * MIB);
+    pair_init(&src, &dst, 2 * MIB);
     g_autofree char *out = g_strdup_printf("exec:cat > %s/exec", test_directory());
     g_autofree char *in = g_strdup_printf("exec:cat %s/exec", test_directory());
-    start(&src, out);
+    pair_migrate(&src, out);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_COMPLETED);
-    start_incoming(&dst, in);
-    assert_arrived(&src, &dst);
-    clear_pair(&src, &dst);
+    pair_listen(&dst, in, true);
+    pair_assert_arrived(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_exec_failure(gconstpointer command)
@@ -310,9 +247,9 @@ static void test_exec_failure(gconstpointer command)
     Vm src;
     vm_init(&src, 8 * MIB, false);
     vm_fill_random(&src, 1);
-    start(&src, command);
+    pair_migrate(&src, command);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_FAILED);
-    assert_runs_on(&src);
+    pair_assert_runs_on(&src);
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_nonnull(info->error_desc);
     vm_clear(&src);
@@ -331,8 +268,8 @@ static void test_file_offset(gconstpointer data)
 
     memset(old, 0x5a, 32 * MIB);
     g_assert_true(g_file_set_contents(path, old, 32 * MIB, NULL));
-    init_pair(&src, &dst, 2 * MIB);
-    start(&src, uri);
+    pair_init(&src, &dst, 2 * MIB);
+    pair_migrate(&src, uri);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_COMPLETED);
     g_assert_true(g_file_get_contents(path, &now, &length, NULL));
     g_assert_cmpmem(now, offset, old, offset);
@@ -341,26 +278,26 @@ static void test_file_offset(gconstpointer data)
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_cmpuint(length, ==, offset + (guint64)info->ram->transferred);
 
-    start_incoming(&dst, uri);
-    assert_arrived(&src, &dst);
-    clear_pair(&src, &dst);
+    pair_listen(&dst, uri, true);
+    pair_assert_arrived(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_file_fdset(void)
 {
     Vm src, dst;
     g_autofree char *path = g_strdup_printf("%s/fdset", test_directory());
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     src.host.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    start(&src, "file:/dev/fdset/3,offset=4K");
+    pair_migrate(&src, "file:/dev/fdset/3,offset=4K");
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_COMPLETED);
     g_assert_cmphex((unsigned)src.host.fdset_flags, ==, 0x41);
 
     dst.host.fd = open(path, O_RDONLY);
-    start_incoming(&dst, "file:/dev/fdset/3,offset=0x1000");
-    assert_arrived(&src, &dst);
+    pair_listen(&dst, "file:/dev/fdset/3,offset=0x1000", true);
+    pair_assert_arrived(&src, &dst);
     g_assert_cmphex((unsigned)dst.host.fdset_flags, ==, 0);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* ---- pause-before-switchover ---- */
@@ -369,9 +306,9 @@ static void test_pause(void)
 {
     Vm src, dst;
     g_autoptr(GError) error = NULL;
-    init_pair(&src, &dst, 2 * MIB);
+    pair_init(&src, &dst, 2 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_PAUSE_BEFORE_SWITCHOVER, true);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_PRE_SWITCHOVER);
     g_assert_cmpint(fake_host_state(&src.host), ==, RUN_STATE_FINISH_MIGRATE);
     vm_wait_status(&dst, MIGRATION_STATUS_ACTIVE);
@@ -387,26 +324,26 @@ static void test_pause(void)
     g_assert_false(info->has_downtime);
 
     g_assert_true(migration_continue(src.ctx, MIGRATION_STATUS_PRE_SWITCHOVER, NULL));
-    assert_arrived(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     assert_events(&src, "setup active PASS 2 STOP pre-switchover device completed");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_pause_cancel(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 2 * MIB);
+    pair_init(&src, &dst, 2 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_PAUSE_BEFORE_SWITCHOVER, true);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_PRE_SWITCHOVER);
     g_assert_true(migration_cancel(src.ctx, NULL));
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_CANCELLED);
-    assert_runs_on(&src);
+    pair_assert_runs_on(&src);
     assert_events(&src, "setup active PASS 2 STOP pre-switchover cancelling RESUME cancelled");
     vm_wait_incoming_ended(&dst);
     g_assert_nonnull(dst.host.ended_error);
     g_assert_cmpint(fake_host_state(&dst.host), ==, RUN_STATE_INMIGRATE);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* ---- switchover-ack ---- */
@@ -421,22 +358,22 @@ static void init_ack(Vm *vm, bool legacy)
 static void test_ack(gconstpointer legacy)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     init_ack(&src, GPOINTER_TO_INT(legacy));
     init_ack(&dst, GPOINTER_TO_INT(legacy));
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
-    clear_pair(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* An old source and a new destination: no acknowledgement comes, the guest is not stopped, cancel works. */
 static void test_ack_missing(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     init_ack(&src, true);
     init_ack(&dst, false);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_ACTIVE);
     run_main_loop(400);
     g_assert_cmpint(vm_status(&src), ==, MIGRATION_STATUS_ACTIVE);
@@ -446,35 +383,35 @@ static void test_ack_missing(void)
     g_assert_cmpint(info->ram->dirty_sync_count, <, 200);
     g_assert_true(migration_cancel(src.ctx, NULL));
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_CANCELLED);
-    assert_runs_on(&src);
-    clear_pair(&src, &dst);
+    pair_assert_runs_on(&src);
+    pair_clear(&src, &dst);
 }
 
 /* A guest that does not run needs none. */
 static void test_ack_missing_paused(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     init_ack(&src, true);
     init_ack(&dst, false);
     fake_host_set_state(&src.host, RUN_STATE_PAUSED);
-    connect_pair(&src, &dst);
-    assert_arrived(&src, &dst);
-    clear_pair(&src, &dst);
+    pair_connect(&src, &dst);
+    pair_assert_arrived(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_ack_unexpected(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, MIB);
+    pair_init(&src, &dst, MIB);
     init_ack(&src, false);
     init_ack(&dst, true);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_FAILED);
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_cmpstr(info->error_desc, ==, "Switchover ack pending num underflowed");
-    assert_runs_on(&src);
-    clear_pair(&src, &dst);
+    pair_assert_runs_on(&src);
+    pair_clear(&src, &dst);
 }
 
 /* ---- bandwidth and convergence ---- */
@@ -483,11 +420,11 @@ static void test_ack_unexpected(void)
 static void test_live_bandwidth(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 16 * MIB);
+    pair_init(&src, &dst, 16 * MIB);
     g_autoptr(GError) error = NULL;
     MigrationParameters p = { .has_max_bandwidth = true, .max_bandwidth = 65536 };
     g_assert_true(migration_set_parameters(migration_options(src.ctx), &p, &error));
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     run_main_loop(500);
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_cmpint(info->status, ==, MIGRATION_STATUS_ACTIVE);
@@ -495,8 +432,8 @@ static void test_live_bandwidth(void)
     g_assert_cmpint(info->ram->transferred, <, 7 * (6553 + 5000) + 200);
     p.max_bandwidth = 0;
     g_assert_true(migration_set_parameters(migration_options(src.ctx), &p, &error));
-    assert_arrived(&src, &dst);
-    clear_pair(&src, &dst);
+    pair_assert_arrived(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static bool is_throttled(void *opaque)
@@ -511,13 +448,13 @@ static void test_auto_converge(void)
 {
     Vm src, dst;
     Writer w;
-    init_pair(&src, &dst, 8 * MIB);
+    pair_init(&src, &dst, 8 * MIB);
     src.host.has_vcpus = true;
     vm_set_capability(&src, MIGRATION_CAPABILITY_AUTO_CONVERGE, true);
     vm_set_parameter(&src, "max-bandwidth", "4M");
     vm_set_parameter(&src, "downtime-limit", "0");
     writer_start(&w, &src, 20);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_ACTIVE);
     wait_until(is_throttled, &src, "the throttle");
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
@@ -528,9 +465,9 @@ static void test_auto_converge(void)
     vm_set_parameter(&src, "downtime-limit", "100000");
     vm_wait_end(&src);
     writer_stop(&w);
-    assert_arrived(&src, &dst);
+    pair_assert_arrived(&src, &dst);
     g_assert_cmpuint(src.host.throttle_percent, ==, 0);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* ---- cancel ---- */
@@ -550,26 +487,26 @@ static void test_cancel_random(gconstpointer return_path)
     g_autoptr(GRand) rand = g_rand_new_with_seed(99);
     for (unsigned i = 0; i < 30; i++) {
         Vm src, dst, second;
-        init_pair(&src, &dst, 4 * MIB);
+        pair_init(&src, &dst, 4 * MIB);
         vm_init(&second, 4 * MIB, true);
         vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, GPOINTER_TO_INT(return_path));
         vm_set_parameter(&src, "max-bandwidth", "0");
-        connect_pair(&src, &dst);
+        pair_connect(&src, &dst);
         int64_t until = g_get_monotonic_time() + g_rand_int_range(rand, 0, 12000);
         while (g_get_monotonic_time() < until) {
             g_main_context_iteration(NULL, FALSE);
         }
         g_assert_true(migration_cancel(src.ctx, NULL));
         if (vm_wait_end(&src) == MIGRATION_STATUS_COMPLETED) {
-            assert_arrived(&src, &dst);     /* it was too late */
+            pair_assert_arrived(&src, &dst);     /* it was too late */
         } else {
             g_assert_cmpint(vm_status(&src), ==, MIGRATION_STATUS_CANCELLED);
-            assert_runs_on(&src);
-            connect_pair(&src, &second);
-            assert_arrived(&src, &second);
+            pair_assert_runs_on(&src);
+            pair_connect(&src, &second);
+            pair_assert_arrived(&src, &second);
         }
         vm_clear(&second);
-        clear_pair(&src, &dst);
+        pair_clear(&src, &dst);
     }
 }
 
@@ -579,38 +516,38 @@ static void test_cancel_connecting(void)
     Vm src;
     vm_init(&src, MIB, false);
     /* An address that does not answer; where there is no route at all the connection fails at once. */
-    start(&src, "tcp:192.0.2.1:4444");
+    pair_migrate(&src, "tcp:192.0.2.1:4444");
     g_assert_true(migration_cancel(src.ctx, NULL));
     MigrationStatus s = vm_wait_end(&src);
     g_assert_true(s == MIGRATION_STATUS_CANCELLED || s == MIGRATION_STATUS_FAILED);
-    assert_runs_on(&src);
+    pair_assert_runs_on(&src);
     vm_clear(&src);
 }
 
 static void test_free_while_running(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 16 * MIB);
+    pair_init(&src, &dst, 16 * MIB);
     vm_set_parameter(&src, "max-bandwidth", "1M");
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_ACTIVE);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 static void test_yank(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 16 * MIB);
+    pair_init(&src, &dst, 16 * MIB);
     vm_set_parameter(&src, "max-bandwidth", "1M");
     g_assert_false(migration_can_yank(src.ctx));
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     vm_wait_status(&src, MIGRATION_STATUS_ACTIVE);
     g_assert_true(migration_can_yank(src.ctx));
     migration_yank(src.ctx);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_FAILED);
-    assert_runs_on(&src);
+    pair_assert_runs_on(&src);
     assert_events(&src, "setup active failing failed");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* ---- refusals ---- */
@@ -667,9 +604,9 @@ static void test_refusals(void)
 static void test_refused_while_running(void)
 {
     Vm src, dst;
-    init_pair(&src, &dst, 16 * MIB);
+    pair_init(&src, &dst, 16 * MIB);
     vm_set_parameter(&src, "max-bandwidth", "1M");
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     refuse(&src, "tcp:127.0.0.1:1", "There's a migration process in progress");
     MigrationCapabilityStatus status = { MIGRATION_CAPABILITY_XBZRLE, true };
     MigrationCapabilityStatus *items[] = { &status };
@@ -680,7 +617,7 @@ static void test_refused_while_running(void)
     migration_cancel(src.ctx, NULL);
     vm_wait_end(&src);
     vm_set_capability(&src, MIGRATION_CAPABILITY_XBZRLE, true);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* Opening fails at once: the caller is told, and so is whoever queries. */
@@ -707,7 +644,7 @@ static void test_open_failures(void)
         g_assert_cmpint(info->status, ==, MIGRATION_STATUS_FAILED);
         g_assert_cmpstr(info->error_desc, ==, cases[i].message);
         assert_events(&vm, "setup failing failed");
-        assert_runs_on(&vm);
+        pair_assert_runs_on(&vm);
         vm_clear(&vm);
     }
 }
@@ -728,7 +665,7 @@ static void test_connect_failures(void)
     g_autofree char *nobody = g_strdup_printf("unix:%s/nobody", test_directory());
     Vm vm;
     vm_init(&vm, MIB, false);
-    start(&vm, nobody);
+    pair_migrate(&vm, nobody);
     g_assert_cmpint(vm_wait_end(&vm), ==, MIGRATION_STATUS_FAILED);
     g_autoptr(MigrationInfo) info = migration_query(vm.ctx);
     const char *path = nobody + strlen("unix:");
@@ -736,7 +673,7 @@ static void test_connect_failures(void)
     g_assert_cmpstr(info->error_desc, ==, text);
     assert_events(&vm, "setup failing failed");
     g_assert_null(info->ram);
-    assert_runs_on(&vm);
+    pair_assert_runs_on(&vm);
     vm_clear(&vm);
 }
 
@@ -746,21 +683,21 @@ static void test_host_failures(gconstpointer data)
 {
     const char *what = data;
     Vm src, dst, second;
-    init_pair(&src, &dst, 2 * MIB);
+    pair_init(&src, &dst, 2 * MIB);
     vm_init(&second, 2 * MIB, true);
     vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
     src.host.fail_stop = strcmp(what, "stop") == 0;
     dst.host.fail_start = strcmp(what, "start") == 0;
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_FAILED);
-    assert_runs_on(&src);
+    pair_assert_runs_on(&src);
     vm_wait_incoming_ended(&dst);
     g_assert_nonnull(dst.host.ended_error);
 
-    connect_pair(&src, &second);
-    assert_arrived(&src, &second);
+    pair_connect(&src, &second);
+    pair_assert_arrived(&src, &second);
     vm_clear(&second);
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 /* The destination says why it cannot load; the source's guest runs on. */
@@ -771,15 +708,15 @@ static void test_refused_by_destination(void)
     vm_init(&dst, 4 * MIB, true);
     vm_fill_random(&src, 3);
     vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
-    connect_pair(&src, &dst);
+    pair_connect(&src, &dst);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_FAILED);
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_cmpstr(info->error_desc, ==, "Sibling indicated error 1");
-    assert_runs_on(&src);
+    pair_assert_runs_on(&src);
     vm_wait_incoming_ended(&dst);
     g_assert_nonnull(strstr(dst.host.ended_error, "Size mismatch: m0: 0x800000 != 0x400000"));
     assert_events(&dst, "setup active failed");
-    clear_pair(&src, &dst);
+    pair_clear(&src, &dst);
 }
 
 int main(int argc, char **argv)

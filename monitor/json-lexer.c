@@ -61,7 +61,8 @@ static const uint8_t byte_classes[256] = {      /* of ByteClass; CLASS_OTHER whe
     ['{'] = CLASS_STRUCTURE, ['}'] = CLASS_STRUCTURE, ['['] = CLASS_STRUCTURE, [']'] = CLASS_STRUCTURE,
     [':'] = CLASS_STRUCTURE, [','] = CLASS_STRUCTURE,
     ['"'] = CLASS_DOUBLE_QUOTE, ['\''] = CLASS_SINGLE_QUOTE, ['\\'] = CLASS_BACKSLASH,
-    ['+'] = CLASS_PLUS, ['-'] = CLASS_MINUS, ['.'] = CLASS_DOT, ['0'] = CLASS_ZERO, ['1' ... '9'] = CLASS_DIGIT,
+    ['+'] = CLASS_PLUS, ['-'] = CLASS_MINUS, ['.'] = CLASS_DOT, ['0'] = CLASS_ZERO,
+    ['1' ... '9'] = CLASS_DIGIT,
     ['a' ... 'd'] = CLASS_LOWER, ['e'] = CLASS_LOWER_E, ['f' ... 'z'] = CLASS_LOWER, ['E'] = CLASS_UPPER_E,
 };
 /* clang-format on */

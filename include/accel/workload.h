@@ -15,7 +15,7 @@ typedef struct WorkloadVcpuStats {
     uint64_t pages_checked;     /* compared byte for byte with what must be there */
     uint64_t errors;            /* pages lost, torn, stale or foreign, here or earlier on this guest's way */
     uint64_t longest_gap_ns;    /* between two of its steps, since the guest was born */
-    uint64_t switchover_gap_ns; /* between its last step before the latest migration and its first after; 0: none */
+    uint64_t switchover_gap_ns; /* from the last step before the latest migration to the next; 0: none */
 } WorkloadVcpuStats;
 
 typedef struct WorkloadStats {

@@ -71,7 +71,9 @@ Channel *channel_command_spawn(const char *const *argv, bool readable, bool writ
  */
 Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **errp);
 
-/* Cuts the file of a channel from channel_file_open() or channel_from_fd() to @length bytes.  0, or an errno. */
+/*
+ * Cuts the file of a channel from channel_file_open() or channel_from_fd() to @length bytes.  0, or an errno.
+ */
 int channel_file_truncate(Channel *c, off_t length);
 
 /*

@@ -11,8 +11,8 @@ from .source import Expression
 INTRODUCTION = '''# QMP reference
 
 Generated from the schema in `qapi/`. Commands are sent as
-`{"execute": NAME, "arguments": {...}}`; types are JSON: a `size` or an `int8` .. `uint64` is a whole number and
-LOW..HIGH its range. "Since" is the version of QEMU that first had the same. What QEMU does not
+`{"execute": NAME, "arguments": {...}}`; types are JSON: a `size` or an `int8` .. `uint64` is a whole number
+and LOW..HIGH its range. "Since" is the version of QEMU that first had the same. What QEMU does not
 have is marked so.
 '''
 

@@ -10,7 +10,10 @@
 
 #define RAM_SIZE (4u << 20)
 
-/* A machine without vCPUs: its run state is a variable.  All callbacks but those two may come from any thread. */
+/*
+ * A machine without vCPUs: its run state is a variable.  All callbacks but those two may come from any
+ * thread.
+ */
 typedef struct Machine {
     int state;              /* RunState, atomic */
     bool ended;             /* main thread */

@@ -3,8 +3,8 @@
 Every numbered fault point: whatever fails, wherever, one side has the guest, its memory is whole, and it can
 be sent again.
 
-A first, undisturbed run of each scenario tells which points each side passes, and how often.  Then each is made
-to fail on its own, at its first, a middle and its last pass; with "kill" the process dies there.
+A first, undisturbed run of each scenario tells which points each side passes, and how often.  Then each is
+made to fail on its own, at its first, a middle and its last pass; with "kill" the process dies there.
 """
 import os
 import signal
@@ -172,7 +172,7 @@ class Attempt:
             self.source_has_the_guest()
 
     def last_word_lost(self):
-        """The destination has said that it has the guest, and the source could not read it: nobody can help that."""
+        """The destination has said that it has the guest, and the source could not read it."""
         return self.faults.get('src', '').startswith(('channel-read:', 'return-path-read:')) and \
             'return-path' in self.capabilities
 
@@ -268,7 +268,8 @@ def chosen_passes(count):
 
 
 def points_of(godwit):
-    text = subprocess.run([godwit.path, '-fault', 'help'], capture_output=True, text=True, timeout=30, check=True)
+    text = subprocess.run([godwit.path, '-fault', 'help'], capture_output=True, text=True, timeout=30,
+                          check=True)
     return set(text.stdout.split())
 
 

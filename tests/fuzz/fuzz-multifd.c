@@ -31,7 +31,9 @@ static void take_payload(MultiFDCompression method, const MultifdPacket *p, cons
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    RAMBlock block = { .idstr = "m0", .host = memory, .used_length = sizeof(memory), .page_size = 4096, .fd = -1 };
+    RAMBlock block = {
+        .idstr = "m0", .host = memory, .used_length = sizeof(memory), .page_size = 4096, .fd = -1
+    };
     RamList list = { .first = &block, .count = 1 };
     MultifdHelloWire hello;
     MultifdPacketWire wire;

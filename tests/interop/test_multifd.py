@@ -14,7 +14,8 @@ MODES = [(1, 'none'), (2, 'none'), (8, 'none'), (16, 'none'), (2, 'zlib'), (2, '
 
 def configure(vm, channels, compression, **parameters):
     vm.set_capabilities('multifd')
-    vm.set_parameters(multifd_channels=channels, multifd_compression=compression, max_bandwidth=0, **parameters)
+    vm.set_parameters(multifd_channels=channels, multifd_compression=compression, max_bandwidth=0,
+                      **parameters)
 
 
 def garbage_for(program):
@@ -91,7 +92,7 @@ def test_zero_page_detection(pair, detection, setting, make_route):
 
 @pytest.mark.parametrize('source', PEERS)
 def test_per_section_is_recognised(source, find_program, make_vm, make_ram, make_route):
-    """What completes with memory missing between real QEMUs: a per-section source, a per-round destination."""
+    """What between real QEMUs completes with memory missing: per-section source, per-round destination."""
     program = find_program(source)
     options = []
     if program.version >= (8, 1):

@@ -21,7 +21,7 @@ static void guest_init(Guest *g, bool incoming, unsigned cpus, const char *const
         g_hash_table_insert(g->machine->properties, g_strdup(properties[0]), g_strdup(properties[1]));
     }
     g->block = (RAMBlock){ .used_length = RAM_SIZE, .page_size = 4096, .fd = -1 };
-    strcpy(g->block.idstr, "ram");
+    g_strlcpy(g->block.idstr, "ram", sizeof(g->block.idstr));
     g->block.host = g_aligned_alloc0(1, RAM_SIZE, 4096);
     g_assert_true(ram_list_add(&g->machine->ram, &g->block, &error));
     g_assert_true(workload_machine_type.init(g->machine, &error));

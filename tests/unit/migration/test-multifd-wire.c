@@ -215,11 +215,11 @@ static void test_block(void)
     g_assert_nonnull(strstr(error->message, "offset too long 0x7000"));
     g_clear_error(&error);
     p.offset[5] = 0x6000;
-    strcpy(p.block, "nope");
+    g_strlcpy(p.block, "nope", sizeof(p.block));
     g_assert_null(multifd_packet_block(&p, &list, &error));
     g_assert_nonnull(strstr(error->message, "unknown ram block 'nope'"));
     g_clear_error(&error);
-    strcpy(p.block, "rom");
+    g_strlcpy(p.block, "rom", sizeof(p.block));
     g_assert_null(multifd_packet_block(&p, &list, &error));
 }
 

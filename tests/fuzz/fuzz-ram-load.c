@@ -95,8 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         m0.fd = memfd_create("m0", MFD_CLOEXEC);
         m0.shared = true;
         g_assert_true(ftruncate(m0.fd, m0.used_length) == 0);
-        g_assert_true(mmap(m0.host, m0.used_length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m0.fd, 0) ==
-                      m0.host);
+        g_assert_true(mmap(m0.host, m0.used_length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m0.fd,
+                           0) == m0.host);
     }
     StreamReader *r = stream_reader_new(&channel.base);
     RamLoad *load = ram_load_new(&list, &options);

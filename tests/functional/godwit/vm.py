@@ -2,6 +2,7 @@
 """A VM process, godwit or a real QEMU, with one interface."""
 import ctypes
 import os
+import re
 import signal
 import subprocess
 
@@ -11,6 +12,8 @@ from .qtest import Qtest
 
 FINAL_STATES = ('completed', 'failed', 'cancelled')
 PR_SET_PDEATHSIG = 1
+# The head of a sanitizer's report: an error whatever the exit status is.
+SANITIZER = re.compile(r'runtime error: |(Address|Leak|Thread|Memory)Sanitizer:')
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -137,6 +140,9 @@ class Vm:
         for client in (self.qmp, self._qtest):
             if client:
                 client.close()
+        report = SANITIZER.search(self.stderr)
+        if report:
+            raise VmDied(f'{self}: {self.stderr[report.start():][:4000]}')
         if status is not None and status < 0 and -status != self.expect_signal:
             raise VmDied(f'{self} was killed by signal {-status}: {self.stderr.strip()[-2000:]}')
 

@@ -22,6 +22,9 @@ bool ram_holes_known(const RAMBlock *block);
  */
 uint64_t ram_hole_end(const RAMBlock *block, uint64_t page);
 
+/* Who asks in vain should wait longer each time: for one page, two, four, ..., at most this many. */
+#define RAM_HOLES_PATIENCE 512
+
 /* Whether this process may write to files of any length without a signal. */
 bool ram_holes_may_write(void);
 

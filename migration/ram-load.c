@@ -57,6 +57,8 @@ typedef struct RamLoadBlock {
     bool holes_known;           /* the file behind the block can be asked, and written to */
     uint64_t hole_from;         /* pages [hole_from, hole_to) were holes when last asked */
     uint64_t hole_to;
+    uint64_t ask_from;          /* below is none, as far as we want to know */
+    uint64_t patience;
 } RamLoadBlock;
 
 /* Belongs to the load thread. */
@@ -94,6 +96,7 @@ RamLoad *ram_load_new(RamList *ram, const MigrationOptions *options)
         b->block = block;
         b->ignored = options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] && block->shared;
         b->received = bitmap_new(ramblock_pages(block));
+        b->patience = 1;
         b->holes_known = ram_holes_known(block) && ram_holes_may_write();
     }
     l->source = ram_source_stream_new(l);
@@ -253,8 +256,13 @@ static uint64_t fresh_pages(const RamLoad *l, RamLoadBlock *b, uint64_t page, ui
         return 0;
     }
     if (page < b->hole_from || page >= b->hole_to) {
+        if (page >= b->hole_from && page < b->ask_from) {
+            return 0;
+        }
         b->hole_from = page;
         b->hole_to = ram_hole_end(b->block, page);
+        b->ask_from = page + b->patience;
+        b->patience = b->hole_to > page ? 1 : MIN(2 * b->patience, RAM_HOLES_PATIENCE);
     }
     return bitmap_find_set(b->received, page, MIN(b->hole_to, page + max)) - page;
 }
@@ -397,7 +405,7 @@ static bool load_page(RamLoad *l, StreamReader *r, const RamWord *w, GError **er
         .dest = b->block->host + w->arg,
         .body = TARGET_PAGE_SIZE,
         .max = free_run(l, b, page),
-        .window = l->run_length,
+        .streak = l->run_length,
         .word = w->arg | RAM_FLAG_PAGE | RAM_FLAG_CONTINUE,
     };
     uint64_t taken = stream_get_run(r, &run);

@@ -31,6 +31,7 @@
 #define WORD_SIZE 8
 #define READER_TAIL (128 * 1024)        /* read-ahead after the last guess; is copied once more */
 #define GUESSES_FIRM 32                 /* with so many guesses, read only one word after them */
+#define GUESS_SHARE 8                   /* read ahead at most this share of a long run */
 #define RUN_BODIES (STREAM_RUN_WINDOW / 4096)
 #define RUN_SPACE (STREAM_RUN_WINDOW + RUN_BODIES * WORD_SIZE)
 
@@ -540,10 +541,12 @@ static void run_prepare(StreamReader *r, const RunState *s, RunRead *read)
 {
     const StreamRun *run = s->run;
     uint8_t *body = run->dest + s->taken * run->body;
-    size_t wanted = MIN(run->window + s->taken, STREAM_RUN_WINDOW / run->body);
+    size_t streak = run->streak + s->taken;
+    size_t wanted = MIN(streak, MAX(GUESSES_FIRM, streak / GUESS_SHARE));
     struct iovec *iov = read->iov;
 
-    read->guesses = MIN(MIN(wanted, RUN_BODIES), run->max - s->taken - 1);
+    wanted = MIN(wanted, MIN(STREAM_RUN_WINDOW / run->body, RUN_BODIES));
+    read->guesses = MIN(wanted, run->max - s->taken - 1);
     *iov++ = (struct iovec){ body + s->part, run->body - s->part };
     for (size_t i = 0; i < read->guesses; i++) {
         body += run->body;

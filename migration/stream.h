@@ -80,7 +80,7 @@ typedef struct StreamRun {
     uint8_t *dest;
     size_t body;            /* bytes of one body */
     size_t max;             /* bodies that may be written at @dest, at least 1 */
-    size_t window;          /* bodies beyond the sure one to read ahead at first; grows with success */
+    size_t streak;          /* how many bodies came in this way before: more means bolder guesses */
     uint64_t word;
     size_t touched;         /* result: bodies that were written to, rightly or not; >= the number taken */
 } StreamRun;

@@ -259,7 +259,7 @@ static uint8_t *random_bodies(unsigned n)
 }
 
 /* Takes whole runs until all bodies are there; never may bytes beyond @touched change. */
-static void check_run(unsigned n, unsigned room, size_t max_read, size_t window)
+static void check_run(unsigned n, unsigned room, size_t max_read, size_t streak)
 {
     g_autofree uint8_t *bodies = random_bodies(n);
     g_autofree uint8_t *memory = g_malloc((room + 1) * PAGE);
@@ -267,7 +267,7 @@ static void check_run(unsigned n, unsigned room, size_t max_read, size_t window)
     g_autoptr(StreamReader) r = reader_of(stream->data, stream->len, max_read);
 
     for (unsigned i = 0; i < n;) {
-        StreamRun run = { .dest = memory, .body = PAGE, .max = room, .window = window, .word = WORD(i) };
+        StreamRun run = { .dest = memory, .body = PAGE, .max = room, .streak = streak, .word = WORD(i) };
         memset(memory, 0xee, (room + 1) * PAGE);
         size_t taken = stream_get_run(r, &run);
 
@@ -322,7 +322,7 @@ static void check_run_wrong(size_t max_read)
     g_autoptr(StreamReader) r = reader_of(stream->data, stream->len, max_read);
     for (unsigned i = 0; i < N;) {
         g_assert_cmpuint(stream_get_be64(r), ==, words[i]);
-        StreamRun run = { .dest = memory, .body = PAGE, .max = N - i, .window = g_test_rand_int_range(0, 50),
+        StreamRun run = { .dest = memory, .body = PAGE, .max = N - i, .streak = g_test_rand_int_range(0, 50),
                           .word = WORD(i) };
         size_t taken = stream_get_run(r, &run);
         g_assert_cmpuint(taken, >=, 1);
@@ -356,7 +356,7 @@ static void test_run_truncated(void)
         g_autoptr(StreamReader) r = reader_of(stream->data, len, 0);
         size_t i = 0;
         for (;;) {
-            StreamRun run = { .dest = memory, .body = PAGE, .max = N - i, .window = 2, .word = WORD(i) };
+            StreamRun run = { .dest = memory, .body = PAGE, .max = N - i, .streak = 2, .word = WORD(i) };
             size_t taken = stream_get_run(r, &run);
             i += taken;
             if (!taken || stream_get_be64(r) != WORD(i)) {

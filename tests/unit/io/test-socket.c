@@ -292,6 +292,27 @@ static void test_bind_errors(void)
     expect_listen_error(fd_address("0"), "File descriptor 0 is not a listening socket");
 }
 
+/* No connection: a loopback is rarely there. */
+static void test_vsock(void)
+{
+    SocketAddress *any = vsock("4294967295", "4294967295");
+    g_autoptr(GError) err = NULL;
+    g_autoptr(Listener) l = listener_new(any, 1, &err);
+
+    qapi_free_SocketAddress(any);
+    if (!l) {
+        g_autofree char *reason = g_strdup_printf("no vsock here: %s", err->message);
+
+        g_test_skip(reason);
+        return;
+    }
+    const SocketAddress *bound = listener_addresses(l)->items[0];
+    g_assert_cmpint(bound->type, ==, SOCKET_ADDRESS_TYPE_VSOCK);
+    g_assert_cmpstr(bound->u.vsock->cid, ==, "4294967295");
+    g_assert_cmpstr(bound->u.vsock->port, !=, "4294967295");
+    expect_listen_error(vsock("77", "1234"), "Failed to bind socket: Cannot assign requested address");
+}
+
 static void test_unix_file(void)
 {
     g_autofree char *path = path_in_dir("u");
@@ -649,6 +670,7 @@ int main(int argc, char **argv)
     g_test_add_func("/socket/dual-stack", test_dual_stack);
     g_test_add_func("/socket/port-range", test_port_range);
     g_test_add_func("/socket/bind-errors", test_bind_errors);
+    g_test_add_func("/socket/vsock", test_vsock);
     g_test_add_func("/socket/unix-file", test_unix_file);
     g_test_add_func("/socket/free-in-callback", test_free_in_callback);
     g_test_add_func("/socket/many", test_many);

@@ -85,18 +85,23 @@ typedef struct Incoming {
 
     /* Fixed before anything arrives. */
     bool exit_on_error;
+    bool listens;                           /* others than the main channel may connect */
     MigrationOptions *options;              /* as they are when the first connection comes */
     MultifdRecv *multifd;                   /* likewise, with the capability; NULL without */
 
     /* The main thread's own. */
     Listener *listener;
     GPtrArray *probes;                      /* of ChannelProbe: have not said yet what they are */
+    guint extra_source;                     /* timer: closes those that nobody needs */
     GThread *thread;                        /* the load thread, joined by the main thread */
     guint end_source;                       /* idle callback that cleans up after the thread; [lock] */
 
     /* Guarded by ctx->lock. */
     Channel *channel;                       /* the main channel, once it has arrived */
     SocketAddressList *addresses;           /* where we listen; NULL when we do not */
+    GError *mismatch;                       /* the source has channels that we do not expect */
+    bool connections_seen;                  /* see incoming_drain_connections() */
+    bool stopping;
     GError *error;
 } Incoming;
 
@@ -131,6 +136,26 @@ void migration_update_busy(MigrationContext *ctx, bool outgoing, bool incoming);
 
 /* incoming.c: ends what runs and frees.  Main thread. */
 void incoming_free(Incoming *in);
+
+/*
+ * incoming.c: the options of this attempt are those of now, if they have not been fixed before.  Main thread.
+ */
+void incoming_fix_options(Incoming *in);
+/* incoming.c: starts the load thread; takes over @channel.  Main thread. */
+void incoming_begin_load(Incoming *in, Channel *channel);
+
+/* incoming-connections.c: a ListenerFunc; @opaque is the Incoming. */
+void incoming_connection_accepted(Listener *listener, Channel *accepted, void *opaque);
+/*
+ * incoming-connections.c: no further connection; those that wait are closed, with a log line if @log.  Main
+ * thread.
+ */
+void incoming_close_connections(Incoming *in, bool log);
+/*
+ * incoming-connections.c: returns when the main thread has looked at every connection that was there at the
+ * time of the call.  False if one of them shows that the source's channels are not ours.  Load thread.
+ */
+bool incoming_drain_connections(Incoming *in, GError **errp);
 
 /* stats.c: records the figures of each round of @m; called before ram_save_setup(). */
 void migration_record_rounds(Migration *m);

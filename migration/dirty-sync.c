@@ -38,7 +38,9 @@ static void update_rates(RamSave *s, uint64_t new_dirty)
     int64_t now = ram_now_ns();
     RamStats *stats = &s->stats;
     RamPeriod *period = &s->period;
-    uint64_t pages = stats->normal_pages + stats->zero_pages + stats->xbzrle_pages - stats->xbzrle_overflow;
+    /* The sink's threads may be counting. */
+    uint64_t pages = ram_stats_get(&stats->normal_pages) + ram_stats_get(&stats->zero_pages) +
+                     stats->xbzrle_pages - stats->xbzrle_overflow;
 
     if (!period->start_ns) {
         period->start_ns = now;

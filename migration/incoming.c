@@ -19,22 +19,12 @@
 #include "util/error.h"
 #include "util/fault.h"
 
-/* Connections that may be waiting to say what they are; the oldest goes when there are more. */
-#define PROBES_MAX 64
-
-static void stop_listening(Incoming *in)
-{
-    if (in->probes) {
-        g_ptr_array_set_size(in->probes, 0);
-    }
-    listener_free(in->listener);
-    in->listener = NULL;
-}
-
 /* Everything that runs on behalf of @in is gone afterwards; its address and error stay to be queried. */
 static void incoming_stop(Incoming *in)
 {
     g_mutex_lock(&in->ctx->lock);
+    in->stopping = true;
+    g_cond_broadcast(&in->ctx->cond);
     if (in->channel) {
         channel_shutdown(in->channel);
     }
@@ -50,7 +40,7 @@ static void incoming_stop(Incoming *in)
         g_source_remove(in->end_source);
         in->end_source = 0;
     }
-    stop_listening(in);
+    incoming_close_connections(in, false);
 }
 
 void incoming_free(Incoming *in)
@@ -63,6 +53,7 @@ void incoming_free(Incoming *in)
     g_clear_pointer(&in->probes, g_ptr_array_unref);
     channel_unref(in->channel);
     qapi_free_SocketAddressList(in->addresses);
+    g_clear_error(&in->mismatch);
     g_clear_error(&in->error);
     migration_options_free(in->options);
     g_free(in);
@@ -109,7 +100,7 @@ static gboolean load_ended(gpointer opaque)
     g_mutex_unlock(&in->ctx->lock);
     g_thread_join(in->thread);
     in->thread = NULL;
-    stop_listening(in);
+    incoming_close_connections(in, true);
     if (!in->error || in->exit_on_error) {
         host->ops->incoming_ended(host->opaque, in->error);
     } else {
@@ -158,10 +149,15 @@ static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
     g_mutex_unlock(&ctx->lock);
 }
 
-/* What broke a channel is the cause; that the main stream ended then is what followed. */
-static void prefer_multifd_error(Incoming *in, GError **error)
+/* What is wrong with another channel is the cause; that the main stream ended then is what followed. */
+static void prefer_channel_error(Incoming *in, GError **error)
 {
-    GError *cause = in->multifd ? multifd_recv_error(in->multifd) : NULL;
+    g_mutex_lock(&in->ctx->lock);
+    GError *cause = in->mismatch ? g_error_copy(in->mismatch) : NULL;
+    g_mutex_unlock(&in->ctx->lock);
+    if (!cause && in->multifd) {
+        cause = multifd_recv_error(in->multifd);
+    }
     if (cause) {
         g_prefix_error(&cause, "load of migration failed: ");
         g_clear_error(error);
@@ -176,9 +172,9 @@ static bool load_stream(Incoming *in, LoadVM *l, GError **errp)
     if (in->multifd) {
         ram_load_set_source(loadvm_ram(l), multifd_recv_source(in->multifd));
     }
-    bool ok = loadvm_run(l, &error);
+    bool ok = loadvm_run(l, &error) && incoming_drain_connections(in, &error);
     if (!ok) {
-        prefer_multifd_error(in, &error);
+        prefer_channel_error(in, &error);
         g_propagate_error(errp, g_steal_pointer(&error));
     }
     if (in->multifd) {
@@ -201,7 +197,7 @@ static gpointer load_thread(gpointer opaque)
     return NULL;
 }
 
-/* ---- connections, main thread ---- */
+/* ---- beginning to load, main thread ---- */
 
 /* A multifd channel's thread: the load thread need not wait for what will not come. */
 static void multifd_failed(const GError *error, void *opaque)
@@ -213,8 +209,7 @@ static void multifd_failed(const GError *error, void *opaque)
     }
 }
 
-/* The first connection of this attempt is here: from now on the options are fixed. */
-static void fix_options(Incoming *in)
+void incoming_fix_options(Incoming *in)
 {
     const MigrationHost *host = &in->ctx->host;
 
@@ -228,81 +223,17 @@ static void fix_options(Incoming *in)
     }
 }
 
-/* Takes over @channel. */
-static void begin_load(Incoming *in, Channel *channel)
+void incoming_begin_load(Incoming *in, Channel *channel)
 {
     channel_set_name(channel, "migration-main");
-    fix_options(in);
+    incoming_fix_options(in);
     g_mutex_lock(&in->ctx->lock);
     in->channel = channel;
+    if (in->mismatch) {
+        channel_shutdown(channel);
+    }
     g_mutex_unlock(&in->ctx->lock);
     in->thread = g_thread_new("incoming", load_thread, in);
-}
-
-static void refuse_extra(Incoming *in)
-{
-    migration_host_log(&in->ctx->host, "Extra incoming migration connection; ignoring");
-}
-
-/* Nobody else is expected. */
-static bool all_channels(const Incoming *in)
-{
-    return in->channel && (!in->multifd || multifd_recv_full(in->multifd));
-}
-
-static void connection_known(ChannelProbe *probe, uint32_t magic, const GError *error, void *opaque)
-{
-    Incoming *in = opaque;
-    const MigrationHost *host = &in->ctx->host;
-    g_autoptr(Channel) channel = channel_ref(channel_probe_channel(probe));
-
-    g_ptr_array_remove(in->probes, probe);
-    if (!error) {
-        fix_options(in);
-    }
-    if (error) {
-        migration_host_log(host, "Failed to peek at channel: %s", error->message);
-    } else if (magic == MULTIFD_MAGIC && in->multifd) {
-        if (!multifd_recv_add_channel(in->multifd, channel)) {
-            refuse_extra(in);
-        }
-    } else if (in->channel) {
-        refuse_extra(in);
-    } else if (magic != STREAM_MAGIC && in->multifd) {
-        migration_host_log(host, "unknown channel magic: %u; ignoring", magic);
-    } else {
-        if (magic != STREAM_MAGIC) {
-            /* The load thread finds the same, and fails the migration with its own words. */
-            migration_host_log(host, "unknown channel magic: %u", magic);
-        }
-        begin_load(in, g_steal_pointer(&channel));
-    }
-    if (all_channels(in)) {
-        for (guint i = 0; i < in->probes->len; i++) {
-            refuse_extra(in);
-        }
-        g_ptr_array_set_size(in->probes, 0);
-    }
-}
-
-static void connection_accepted(Listener *listener, Channel *accepted, void *opaque)
-{
-    Incoming *in = opaque;
-    g_autoptr(Channel) channel = accepted;
-
-    if (all_channels(in)) {
-        refuse_extra(in);
-        return;
-    }
-    if (!channel_has_feature(channel, CHANNEL_FEATURE_PEEK) || channel_poll_fd(channel) < 0) {
-        begin_load(in, g_steal_pointer(&channel));
-        return;
-    }
-    if (in->probes->len == PROBES_MAX) {
-        refuse_extra(in);
-        g_ptr_array_remove_index(in->probes, 0);
-    }
-    g_ptr_array_add(in->probes, channel_probe_new(channel, connection_known, in));
 }
 
 /* ---- starting ---- */
@@ -349,6 +280,7 @@ static Incoming *incoming_new(MigrationContext *ctx, bool exit_on_error, Listene
     in->ctx = ctx;
     in->exit_on_error = exit_on_error;
     in->listener = listener;
+    in->listens = listener != NULL;
     in->probes = g_ptr_array_new_with_free_func((GDestroyNotify)channel_probe_free);
     if (listener) {
         in->addresses = qapi_clone_SocketAddressList(listener_addresses(listener));
@@ -384,9 +316,9 @@ bool migration_incoming_start(MigrationContext *ctx, const char *uri, const Migr
     migration_update_busy(ctx, false, true);
     migration_state_set(&ctx->incoming_state, MIGRATION_STATUS_SETUP);
     if (channel) {
-        begin_load(in, channel);
+        incoming_begin_load(in, channel);
     } else {
-        listener_start(listener, connection_accepted, in);
+        listener_start(listener, incoming_connection_accepted, in);
     }
     return true;
 }

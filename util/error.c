@@ -4,7 +4,18 @@
 
 #include <stdarg.h>
 
-G_DEFINE_QUARK(godwit-error-quark, godwit_error)
+/* G_DEFINE_QUARK, but with a store that other threads may see at any moment. */
+GQuark godwit_error_quark(void)
+{
+    static guint quark;
+    guint known = __atomic_load_n(&quark, __ATOMIC_RELAXED);
+
+    if (G_UNLIKELY(!known)) {
+        known = g_quark_from_static_string("godwit-error-quark");
+        __atomic_store_n(&quark, known, __ATOMIC_RELAXED);
+    }
+    return known;
+}
 
 void error_set_errno(GError **errp, GodwitError code, int errnum, const char *fmt, ...)
 {

@@ -304,6 +304,30 @@ static void test_many_silent(void)
     vm_clear(&dst);
 }
 
+/*
+ * A multifd channel that nobody reads: pages may be in it.  Everything is there before the main loop looks
+ * for the first time, the channel last.
+ */
+static void test_unexpected_multifd(void)
+{
+    for (unsigned i = 0; i < 20; i++) {
+        Vm dst;
+        g_autofree char *path = listen_somewhere(&dst, true);
+        int fd = dial(path);
+        send_whole(fd);
+        int channel = dial(path);
+        transmit(channel, "\x11\x22\x33\x44\0\0\0\1", 8);
+        vm_wait_incoming_ended(&dst);
+        g_assert_cmpstr(dst.host.ended_error, ==,
+                        "load of migration failed: the source uses multifd, which is not on here");
+        g_assert_cmpuint(dst.host.resumes, ==, 0);
+        assert_events(&dst, "setup active failed");
+        close(fd);
+        close(channel);
+        vm_clear(&dst);
+    }
+}
+
 /* ---- failing and trying again ---- */
 
 static void test_fail_and_exit(void)
@@ -487,6 +511,7 @@ int main(int argc, char **argv)
     g_test_add_func("/incoming/garbage", test_garbage);
     g_test_add_func("/incoming/extra", test_extra);
     g_test_add_func("/incoming/many-silent", test_many_silent);
+    g_test_add_func("/incoming/unexpected-multifd", test_unexpected_multifd);
     g_test_add_func("/incoming/fail-and-exit", test_fail_and_exit);
     g_test_add_func("/incoming/fail-and-retry", test_fail_and_retry);
     g_test_add_func("/incoming/bad-addresses", test_bad_addresses);

@@ -29,6 +29,7 @@ ELSEWHERE = {
 }
 SCENARIOS = {
     'tcp': {'kind': 'tcp', 'capabilities': ('return-path', 'xbzrle')},
+    'multifd': {'kind': 'tcp', 'capabilities': ('return-path', 'multifd')},
     'fd': {'kind': 'fd', 'capabilities': ('return-path',)},
     'exec': {'kind': 'exec', 'capabilities': ()},
     'file': {'kind': 'file', 'capabilities': ()},

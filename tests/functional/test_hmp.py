@@ -203,7 +203,8 @@ def test_prompt_waits_for_migration(hmp_vm, hmp_path, folder):
 def test_prompt_waits_while_nothing_moves(godwit, make_vm, make_ram, hmp_path):
     """The monitor of a migration that hangs is busy; the others are not."""
     options = ('-monitor', f'unix:{hmp_path},server=on,wait=off')
-    vm = make_vm(godwit, 'vm', ram=make_ram(16 * MIB), options=options)
+    # More than the kernel takes for a peer that does not read.
+    vm = make_vm(godwit, 'vm', ram=make_ram(64 * MIB).fill(0xa5), options=options)
     hmp = Hmp(hmp_path)
     with socket.create_server(('127.0.0.1', 0)) as listener:
         hmp.sock.sendall(f'migrate tcp:127.0.0.1:{listener.getsockname()[1]}\ninfo status\n'.encode())

@@ -401,7 +401,8 @@ class Migration:
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__.strip())
-    parser.add_argument('-f', '--file', required=True, help='the stream')
+    parser.add_argument('path', metavar='FILE', nargs='?', help='the stream')
+    parser.add_argument('-f', '--file', help='the same, as QEMU users know it')
     parser.add_argument('-m',
                         '--memory',
                         action='store_true',
@@ -410,9 +411,11 @@ def main(argv):
     parser.add_argument('-x', '--extract', action='store_true',
                         help='write desc.json, state.json and each RAM block to a file of its own here')
     args = parser.parse_args(argv)
+    if (args.path is None) == (args.file is None):
+        parser.error('one FILE is required, with or without -f')
     if not args.extract and args.dump not in ('state', 'desc'):
         parser.error('-d takes "state" or "desc"')
-    migration = Migration(StreamFile(args.file), keep_memory=args.memory or args.extract)
+    migration = Migration(StreamFile(args.path or args.file), keep_memory=args.memory or args.extract)
     if args.extract:
         migration.read()
         print('\n'.join(migration.extract()))

@@ -87,3 +87,23 @@ def test_damaged(tmp_path):
 
 def test_bad_option(tmp_path):
     assert analyze(tmp_path, captures.load('plain-7.2'), '-d', 'nonsense').returncode == 2
+
+
+def test_file_without_option(tmp_path):
+    (tmp_path / 'stream').write_bytes(captures.load('plain-11.1'))
+
+    def run(*arguments):
+        return subprocess.run([sys.executable, SCRIPT, *arguments],
+                              cwd=tmp_path,
+                              capture_output=True,
+                              text=True,
+                              timeout=60,
+                              check=False)
+
+    plain = run('stream')
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout == run('-f', 'stream').stdout
+    for arguments in ((), ('stream', '-f', 'stream')):
+        result = run(*arguments)
+        assert result.returncode == 2
+        assert 'one FILE is required' in result.stderr

@@ -77,7 +77,10 @@ static bool set_property(Machine *m, const char *name, const char *value)
         return true;
     }
     if (!g_strv_contains(common_properties, name)) {
-        report("Property '%s-machine.%s' not found", m->type->name, name);
+        const char *meant = m->type->properties ? cmdline_suggest(name, m->type->properties) : NULL;
+
+        report("Property '%s-machine.%s' not found%s%s%s", m->type->name, name,
+               meant ? "\nDid you mean " : "", meant ? meant : "", meant ? "?" : "");
         return false;
     }
     if (!keyval_parse_bool(name, value, &flag, &err)) {

@@ -115,6 +115,7 @@ REFUSED = [
 
 # The same, in our own words.
 REFUSED_HERE = [
+    (['-M', 'workload,patern=hot'], "Property 'workload-machine.patern' not found\nDid you mean pattern?\n"),
     (['-incomming', 'defer'], '-incomming: invalid option\nDid you mean -incoming?\n'),
     (['-M', 'worklod'], 'unsupported machine type: "worklod"\nDid you mean workload?\n'
                         'Use -machine help to list supported machines\n'),

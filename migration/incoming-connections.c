@@ -14,7 +14,7 @@
 #include "util/error.h"
 
 /* Connections that may be waiting to say what they are; the oldest goes when there are more. */
-#define PROBES_MAX 64
+#define PROBES_MAX (256 + 64)      /* a source may open 256 before it says a word on any */
 
 /* How long the guest may wait for a main thread that is too busy to look at new connections. */
 #define DRAIN_US (1000 * 1000)

@@ -218,8 +218,11 @@ void incoming_fix_options(Incoming *in)
     }
     in->options = migration_options_snapshot(in->ctx->options);
     if (in->options->caps[MIGRATION_CAPABILITY_MULTIFD] && in->listener) {
-        in->multifd = multifd_recv_new(host->ops->ram(host->opaque), in->options,
-                                       host->ops->uuid(host->opaque), multifd_failed, in);
+        MultifdRecv *multifd = multifd_recv_new(host->ops->ram(host->opaque), in->options,
+                                                host->ops->uuid(host->opaque), multifd_failed, in);
+        g_mutex_lock(&in->ctx->lock);
+        in->multifd = multifd;
+        g_mutex_unlock(&in->ctx->lock);
     }
 }
 

@@ -309,6 +309,9 @@ void migration_yank(MigrationContext *ctx)
     if (ctx->incoming && ctx->incoming->channel) {
         channel_shutdown(ctx->incoming->channel);
     }
+    if (ctx->incoming && ctx->incoming->multifd) {
+        multifd_recv_interrupt(ctx->incoming->multifd);
+    }
 }
 
 bool migration_can_yank(MigrationContext *ctx)

@@ -52,6 +52,7 @@ typedef struct RecvChannel {
 
     /* The thread's own. */
     void *decompressor;
+    bool unsynced;              /* it has had pages since its last SYNC */
     MultifdPacketWire wire;
     MultifdPacket packet;
     struct iovec iov[MULTIFD_PACKET_PAGES];
@@ -83,6 +84,12 @@ struct MultifdRecv {
 };
 
 /* ---- reading packets ---- */
+
+static bool sync_error(GError **errp, const char *text)
+{
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "multifd: %s", text);
+    return false;
+}
 
 /* Neighbours in the packet that are neighbours in memory are read as one. */
 static unsigned gather_pages(RecvChannel *ch, const RAMBlock *block)
@@ -261,6 +268,11 @@ static bool wait_released(RecvChannel *ch)
 static int read_packet(RecvChannel *ch, GError **errp)
 {
     int got = channel_read_all_eof(ch->io, &ch->wire, sizeof(ch->wire), errp);
+    if (got == 0 && ch->unsynced) {
+        /* No source ends like this; its next marker may never come if it waits for this very channel. */
+        sync_error(errp, "it was closed before its sync");
+        return -1;
+    }
     if (got <= 0) {
         return got;
     }
@@ -272,7 +284,12 @@ static int read_packet(RecvChannel *ch, GError **errp)
     if (ch->packet.normal + ch->packet.zero && !place_pages(ch, errp)) {
         return -1;
     }
-    return !(ch->packet.flags & MULTIFD_FLAG_SYNC) || wait_released(ch);
+    if (ch->packet.flags & MULTIFD_FLAG_SYNC) {
+        ch->unsynced = false;
+        return wait_released(ch);
+    }
+    ch->unsynced |= ch->packet.normal + ch->packet.zero > 0;
+    return 1;
 }
 
 /* ---- hello ---- */
@@ -388,17 +405,24 @@ static void channel_free(RecvChannel *ch)
     g_free(ch);
 }
 
-void multifd_recv_stop(MultifdRecv *r)
+void multifd_recv_interrupt(MultifdRecv *r)
 {
-    g_mutex_lock(&r->lock);
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+
     r->quit = true;
     g_cond_broadcast(&r->changed);
-    g_autoptr(GPtrArray) channels = g_ptr_array_copy(r->channels, NULL, NULL);
-    g_mutex_unlock(&r->lock);
-    for (guint i = 0; i < channels->len; i++) {
-        RecvChannel *ch = g_ptr_array_index(channels, i);
+    for (guint i = 0; i < r->channels->len; i++) {
+        RecvChannel *ch = g_ptr_array_index(r->channels, i);
         channel_shutdown(ch->io);
     }
+}
+
+void multifd_recv_stop(MultifdRecv *r)
+{
+    multifd_recv_interrupt(r);
+    g_mutex_lock(&r->lock);
+    g_autoptr(GPtrArray) channels = g_ptr_array_copy(r->channels, NULL, NULL);
+    g_mutex_unlock(&r->lock);
     for (guint i = 0; i < channels->len; i++) {
         RecvChannel *ch = g_ptr_array_index(channels, i);
         g_mutex_lock(&r->lock);
@@ -442,7 +466,7 @@ bool multifd_recv_full(const MultifdRecv *recv)
 {
     MultifdRecv *r = (MultifdRecv *)recv;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
-    return live_channels(r) >= r->n;
+    return r->quit || live_channels(r) >= r->n;     /* after the end nobody may write to guest memory */
 }
 
 static bool prepare_decompression(RecvChannel *ch, GError **errp)
@@ -478,10 +502,16 @@ bool multifd_recv_add_channel(MultifdRecv *r, Channel *channel)
     }
     g_autofree char *name = g_strdup_printf("mig/recv_%u", r->channels->len);
     g_mutex_lock(&r->lock);
-    g_ptr_array_add(r->channels, ch);
-    ch->thread = g_thread_new(name, recv_thread, ch);
+    bool late = r->quit;
+    if (!late) {
+        g_ptr_array_add(r->channels, ch);
+        ch->thread = g_thread_new(name, recv_thread, ch);
+    }
     g_mutex_unlock(&r->lock);
-    return true;
+    if (late) {
+        channel_free(ch);
+    }
+    return !late;
 }
 
 GError *multifd_recv_error(MultifdRecv *r)
@@ -515,12 +545,6 @@ static SyncState sync_state(const MultifdRecv *r, uint64_t target, unsigned *kno
         }
     }
     return state == SYNC_READY && *known < r->n ? SYNC_MISSING : state;
-}
-
-static bool sync_error(GError **errp, const char *text)
-{
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "multifd: %s", text);
-    return false;
 }
 
 static bool missing_error(GError **errp, unsigned expected, unsigned known)

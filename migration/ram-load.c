@@ -516,19 +516,31 @@ bool ram_load_complete(RamLoad *l, GError **errp)
 
 /* ---- the main stream as source of pages: nothing to do beside what is above ---- */
 
+typedef struct StreamSource {
+    RamSource base;
+    bool set_up;                /* its section has ended */
+} StreamSource;
+
 static bool source_setup_block(RamSource *s, StreamReader *r, RAMBlock *block, GError **errp)
 {
     return true;
 }
 
-static bool source_section_end(RamSource *s, uint8_t type, GError **errp)
+static bool source_section_end(RamSource *base, uint8_t type, GError **errp)
 {
+    ((StreamSource *)base)->set_up = true;
     return true;
 }
 
-static bool source_flush_word(RamSource *s, GError **errp)
+/*
+ * In the set-up section only a source with multifd sends it.  Its pages do not come this way: the migration
+ * would complete without them.
+ */
+static bool source_flush_word(RamSource *base, GError **errp)
 {
-    return true;
+    StreamSource *s = (StreamSource *)base;
+
+    return s->set_up || protocol_error(errp, "multifd is on at the source, but off here");
 }
 
 static bool source_hook_word(RamSource *s, StreamReader *r, uint64_t arg, GError **errp)
@@ -559,8 +571,8 @@ static const RamSourceOps stream_source_ops = {
 
 RamSource *ram_source_stream_new(struct RamLoad *load)
 {
-    RamSource *s = g_new0(RamSource, 1);
+    StreamSource *s = g_new0(StreamSource, 1);
 
-    s->ops = &stream_source_ops;
-    return s;
+    s->base.ops = &stream_source_ops;
+    return &s->base;
 }

@@ -1012,6 +1012,16 @@ static void build_flag_multifd_flush(Stream *s)
     end_part(s);
 }
 
+static void build_flush_in_setup(Stream *s)
+{
+    put_header(s);
+    put_configuration(s, "none");
+    put_begin(s, 1, 1, "ram", 0, 4);
+    put_block_list(s, "m0", SIZE);
+    put_be64(s, 0x200);
+    put_eos(s);
+}
+
 static void build_flag_hook(Stream *s)
 {
     begin_part(s);
@@ -1225,6 +1235,8 @@ static const Case cases[] = {
     { "ram/flag-100", build_flag_100, EINVAL_ RAM_PART },
     { "ram/flag-two", build_flag_two, EINVAL_ RAM_PART },
     { "ram/flag-multifd-flush", build_flag_multifd_flush },
+    { "ram/flag-multifd-flush-in-setup", build_flush_in_setup,
+      EINVAL_ RAM_FULL "multifd is on at the source, but off here" },
     { "ram/flag-hook", build_flag_hook },
     { "ram/eos-with-more", build_eos_with_more },
     { "ram/xbzrle", build_xbzrle, NULL, NULL, check_xbzrle },

@@ -5,7 +5,7 @@ from godwit.ram import MIB
 from godwit.relay import Faults, listen_tcp
 from godwit.routes import perform
 
-SIZE = 8 * MIB
+SIZE = 24 * MIB     # more than what sockets take while nobody reads
 
 pytestmark = pytest.mark.quick
 

@@ -93,13 +93,19 @@ class Relay:
 
     @property
     def up(self):
-        """Recorded bytes from the source to the destination, first connection."""
-        return bytes(self.links[0].up.recorded) if self.links else b''
+        """Recorded bytes from the source to the destination, first connection, when it has ended."""
+        return bytes(self._ended_link().up.recorded)
 
     @property
     def down(self):
-        """Recorded bytes of the return path, first connection."""
-        return bytes(self.links[0].down.recorded) if self.links else b''
+        """Recorded bytes of the return path, first connection, when it has ended."""
+        return bytes(self._ended_link().down.recorded)
+
+    def _ended_link(self):
+        """A VM may have all its bytes before this thread has noted the last of them."""
+        poll(lambda: self.links and self.links[0].closed or self.error, 30, 'relay: end of the connection')
+        assert not self.error, self.error
+        return self.links[0]
 
     @property
     def passed(self):

@@ -24,11 +24,15 @@
 #include "util/error.h"
 #include "util/fault.h"
 
+#include <poll.h>
 #include <string.h>
 
 /* Packets in the ring per channel: enough that a channel finds the next one when it has sent one. */
 #define RING_PER_CHANNEL 2
 #define RING_MIN 4
+
+/* How long the migration thread waits for the channels before it looks whether they are there still. */
+#define LOOK_US (500 * 1000)
 
 /* Pages on their way to a packet. */
 typedef struct SendJob {
@@ -371,6 +375,29 @@ static bool check_error(MultifdSend *s, GError **errp)
     return !s->error;
 }
 
+/*
+ * Under the lock.  Nothing ever comes back on a channel but its end, and a thread that writes to a peer
+ * that has only half closed would wait for ever.
+ */
+static void look_for_closed(MultifdSend *s)
+{
+    for (unsigned i = 0; i < s->n && !s->error; i++) {
+        struct pollfd fd = { .fd = channel_poll_fd(s->channels[i].io), .events = POLLRDHUP };
+        if (fd.fd >= 0 && poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR))) {
+            g_set_error(&s->error, GODWIT_ERROR, GODWIT_ERROR_EOF,
+                        "multifd channel %u: the destination has closed it", i);
+        }
+    }
+}
+
+/* Under the lock. */
+static void wait_progress(MultifdSend *s)
+{
+    if (!g_cond_wait_until(&s->progress, &s->lock, g_get_monotonic_time() + LOOK_US)) {
+        look_for_closed(s);
+    }
+}
+
 static bool push_pending(MultifdSend *s, GError **errp)
 {
     if (!s->pending.n) {
@@ -379,7 +406,7 @@ static bool push_pending(MultifdSend *s, GError **errp)
     s->pending.number = s->next_number++;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
     while (s->count == s->ring_size && !s->error) {
-        g_cond_wait(&s->progress, &s->lock);
+        wait_progress(s);
     }
     if (!check_error(s, errp)) {
         return false;
@@ -394,7 +421,7 @@ static bool push_pending(MultifdSend *s, GError **errp)
 static bool wait_idle(MultifdSend *s, GError **errp)
 {
     while ((s->count || s->busy || s->syncs_left) && !s->error) {
-        g_cond_wait(&s->progress, &s->lock);
+        wait_progress(s);
     }
     return check_error(s, errp);
 }
@@ -515,6 +542,7 @@ static bool multifd_complete(RamSink *sink, StreamWriter *w, GError **errp)
         return sync_channels(s, errp);
     }
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
+    look_for_closed(s);
     return check_error(s, errp);
 }
 

@@ -30,6 +30,7 @@
 
 #include "migration/ram-holes.h"
 #include "migration/ram-wire.h"
+#include "migration/stream-format.h"
 #include "migration/xbzrle.h"
 #include "trace-migration.h"
 #include "util/be.h"
@@ -69,6 +70,7 @@ struct RamLoad {
     RamLoadBlock *blocks;
     unsigned n_blocks;
     unsigned block_entries;     /* seen so far */
+    uint8_t section;            /* type of the section that is being read */
     RamLoadBlock *last;         /* named by the last page record, for CONTINUE */
     RamLoadBlock *run_block;    /* where the next PAGE record continues a run, and how long that is already */
     uint64_t run_next;
@@ -488,6 +490,7 @@ bool ram_load_section(RamLoad *l, StreamReader *r, uint8_t type, GError **errp)
     if (fault_point("ram-load", errp)) {
         return false;
     }
+    l->section = type;
     uint64_t start = stream_reader_total(r);
     for (;;) {
         uint64_t word = stream_get_be64(r);
@@ -518,7 +521,7 @@ bool ram_load_complete(RamLoad *l, GError **errp)
 
 typedef struct StreamSource {
     RamSource base;
-    bool set_up;                /* its section has ended */
+    const RamLoad *load;
 } StreamSource;
 
 static bool source_setup_block(RamSource *s, StreamReader *r, RAMBlock *block, GError **errp)
@@ -528,7 +531,6 @@ static bool source_setup_block(RamSource *s, StreamReader *r, RAMBlock *block, G
 
 static bool source_section_end(RamSource *base, uint8_t type, GError **errp)
 {
-    ((StreamSource *)base)->set_up = true;
     return true;
 }
 
@@ -540,7 +542,8 @@ static bool source_flush_word(RamSource *base, GError **errp)
 {
     StreamSource *s = (StreamSource *)base;
 
-    return s->set_up || protocol_error(errp, "multifd is on at the source, but off here");
+    return s->load->section != SECTION_START ||
+           protocol_error(errp, "multifd is on at the source, but off here");
 }
 
 static bool source_hook_word(RamSource *s, StreamReader *r, uint64_t arg, GError **errp)
@@ -574,5 +577,6 @@ RamSource *ram_source_stream_new(struct RamLoad *load)
     StreamSource *s = g_new0(StreamSource, 1);
 
     s->base.ops = &stream_source_ops;
+    s->load = load;
     return &s->base;
 }

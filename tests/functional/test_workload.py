@@ -8,7 +8,7 @@ import time
 import pytest
 from godwit import verifier, workload
 from godwit.deadline import Deadline, poll
-from godwit.ram import MIB
+from godwit.ram import MIB, PAGE
 from godwit.relay import Faults
 from godwit.routes import perform
 
@@ -29,7 +29,8 @@ def guest(godwit, make_vm, make_ram):
 def test_pattern(pattern, guest, make_route):
     src = guest('src', pattern=pattern, rate='200M')
     dst = guest('dst', incoming='defer', pattern=pattern, rate='200M')
-    workload.wait_written(src, 1000)
+    # Pattern "fill" may have come to its end already.
+    poll(lambda: workload.query(src)['pages-written'] >= 1000, 60, 'the guest writes')
     for vm in (src, dst):
         vm.set_capabilities('return-path')
     src.set_parameters(max_bandwidth=0)
@@ -204,7 +205,7 @@ def test_destination_killed(racing, guest, make_route):
 def test_memory_damage_would_be_seen(guest, make_route):
     """The proof proves something: one byte changed behind the guest's back is found."""
     src = guest('src', pattern='fill', rate='200M')
-    workload.wait_written(src, 10)
+    poll(lambda: workload.query(src)['pages-written'] >= SIZE // PAGE // 2, 60, 'the guest writes')
     src.call('stop')
     page = src.ram.read()
     where = next(i for i in range(SIZE // 2, SIZE) if page[i])

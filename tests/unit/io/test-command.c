@@ -52,7 +52,7 @@ static void *write_lots(void *opaque)
 static void test_both_ways(void)
 {
     g_autoptr(Channel) c = shell("head -c 1000001", true, true);
-    g_autofree char *buf = g_malloc(1000 * 1000 + 1);
+    g_autofree char *buf = g_malloc0(1000 * 1000 + 2);     /* terminated, for strspn() */
     g_autoptr(GError) err = NULL;
 
     GThread *thread = g_thread_new("writer", write_lots, c);

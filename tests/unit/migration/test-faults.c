@@ -92,10 +92,19 @@ static void test_fault(gconstpointer data)
     vm_clear(&src);
 }
 
+static void test_none(void)
+{
+    g_test_skip("this build has no fault points");
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    for (size_t i = 0; i < G_N_ELEMENTS(faults) && fault_points()[0]; i++) {
+    if (!fault_points()[0]) {
+        g_test_add_func("/faults/none", test_none);
+        return g_test_run();
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(faults); i++) {
         g_autofree char *path = g_strdup_printf("/faults/%s", faults[i].spec);
         g_test_add_data_func(path, &faults[i], test_fault);
     }

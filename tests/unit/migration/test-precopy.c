@@ -274,7 +274,7 @@ static void test_file_offset(gconstpointer data)
     g_assert_true(g_file_get_contents(path, &now, &length, NULL));
     g_assert_cmpmem(now, offset, old, offset);
     g_assert_cmpmem(now + offset, 4, "QEVM", 4);
-    g_assert_cmpmem(now + length - 4, 4, "}]}]}" + 1, 4);
+    g_assert_cmpmem(now + length - 4, 4, "]}]}", 4);
     g_autoptr(MigrationInfo) info = migration_query(src.ctx);
     g_assert_cmpuint(length, ==, offset + (guint64)info->ram->transferred);
 

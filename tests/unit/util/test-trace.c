@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Tests of the trace events: patterns, the log, and the generated functions. */
 #include "trace-test.h"
+#include "trace-util.h"
 #include "util/error.h"
-#include "util/fault.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -155,7 +155,7 @@ static void test_list(void)
     const char *last = "";
     bool seen_other_folder = false;
 
-    fault_point("test", NULL);      /* brings in the events of util/ */
+    trace_fault_pass("test");       /* brings in the events of util/ */
     for (TraceEvent *e = trace_event_next(NULL); e; e = trace_event_next(e)) {
         g_assert_cmpstr(last, <, e->name);
         g_assert_true(trace_event_find(e->name) == e);

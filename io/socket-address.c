@@ -36,8 +36,10 @@ char *socket_address_to_string(const SocketAddress *addr)
         [SOCKET_ADDRESS_TYPE_VSOCK] = "vsock", [SOCKET_ADDRESS_TYPE_FD] = "fd",
     };
 
-    if (addr->type == SOCKET_ADDRESS_TYPE_INET && strchr(addr->u.inet->host, ':')) {
-        return g_strdup_printf("tcp:[%s]:%s", addr->u.inet->host, addr->u.inet->port);
+    const char *host = addr->type == SOCKET_ADDRESS_TYPE_INET ? addr->u.inet->host : NULL;
+
+    if (host && (strpbrk(host, ":,") || *host == '[')) {
+        return g_strdup_printf("tcp:[%s]:%s", host, addr->u.inet->port);
     }
     g_autofree char *label = socket_address_label(addr);
     return g_strdup_printf("%s:%s", scheme[addr->type], label);

@@ -42,10 +42,14 @@ def make_writer(find_program, make_vm, make_ram, folder):
     return make
 
 
-def run(src, dst, write, route, seconds=1.0):
+def more_passes(info, passes):
+    return info['status'] == 'active' and info['ram']['dirty-sync-count'] < passes
+
+
+def run(src, dst, write, route, seconds=1.0, passes=0):
     """
-    A migration while the guest writes, for some rounds and into the pause before the switchover, after
-    which nothing of the guest's memory changes any more.
+    A migration while the guest writes, for at least @seconds and @passes, and into the pause before the
+    switchover, after which nothing of the guest's memory changes any more.
     """
     src.set_capabilities('pause-before-switchover')
     src.set_parameters(max_bandwidth=16 * MIB, downtime_limit=1)
@@ -53,8 +57,10 @@ def run(src, dst, write, route, seconds=1.0):
     route.connect(src)
     src.wait_migration('active', 'pre-switchover')
     deadline = Deadline(seconds)
-    while not deadline.expired():
+    hang = Deadline(60)
+    while not deadline.expired() or more_passes(src.migration(), passes):
         write()
+        assert not hang.expired(), f'fewer than {passes} passes: {src.migration()}'
     src.set_parameters(max_bandwidth=0, downtime_limit=1000)
     src.wait_migration('pre-switchover')
     write()

@@ -8,10 +8,11 @@
 typedef struct Fault {
     const char *spec;
     /*
-     * The verdict is, or may be, lost on its way: the protocol has no way to take back a guest that runs on
-     * the destination.  So small a guest can have arrived before the source first reads from the return path.
+     * The verdict is lost on its way: the protocol has no way to take back a guest that runs on the
+     * destination.
      */
     bool handed_over;
+    bool slow;          /* so that the fault comes while memory is still on its way */
 } Fault;
 
 static const Fault faults[] = {
@@ -33,7 +34,7 @@ static const Fault faults[] = {
     { "savevm-device:2" },
     { "migration-handover:1" },
     { "savevm-eof:1" },
-    { "return-path-read:1", true },
+    { "return-path-read:1", .slow = true },
     { "return-path-read:2", true },
     { "loadvm-element:1" },
     { "loadvm-element:5" },
@@ -67,6 +68,9 @@ static void test_fault(gconstpointer data)
     vm_fill_random(&src, 11);
     vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
 
+    if (f->slow) {
+        vm_set_parameter(&src, "max-bandwidth", "2M");
+    }
     fault_configure(f->spec, &error);
     g_assert_no_error(error);
     migrate(&src, &dst, 1);
@@ -83,6 +87,7 @@ static void test_fault(gconstpointer data)
     vm_clear(&dst);
     fault_configure(NULL, NULL);
 
+    vm_set_parameter(&src, "max-bandwidth", "0");
     migrate(&src, &second, 2);
     g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_COMPLETED);
     vm_wait_incoming_ended(&second);

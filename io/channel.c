@@ -5,6 +5,7 @@
 #include "trace-io.h"
 #include "util/error.h"
 #include "util/fault.h"
+#include "util/iov.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -118,18 +119,21 @@ ssize_t channel_writev(Channel *c, const struct iovec *iov, int n, const int *fd
     return c->ops->writev(c, iov, MIN(n, IOV_MAX), fds, n_fds, flags, errp);
 }
 
-/* Takes @done bytes and all empty elements off the front of the vector. */
-static void iov_advance(struct iovec **iov, size_t *n, size_t done)
+bool channel_readv_all(Channel *c, struct iovec *iov, size_t n, GError **errp)
 {
-    while (*n && done >= (*iov)->iov_len) {
-        done -= (*iov)->iov_len;
-        (*iov)++;
-        (*n)--;
+    iov_advance(&iov, &n, 0);
+    while (n) {
+        ssize_t got = channel_readv(c, iov, MIN(n, IOV_MAX), errp);
+
+        if (got <= 0) {
+            if (got == 0) {
+                g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_EOF, END_OF_FILE);
+            }
+            return false;
+        }
+        iov_advance(&iov, &n, got);
     }
-    if (done) {
-        (*iov)->iov_base = (char *)(*iov)->iov_base + done;
-        (*iov)->iov_len -= done;
-    }
+    return true;
 }
 
 bool channel_writev_all(Channel *c, struct iovec *iov, size_t n, unsigned flags, GError **errp)

@@ -28,7 +28,6 @@
 #include "migration/ram-holes.h"
 #include "migration/stream-format.h"
 #include "trace-migration.h"
-#include "util/buffer-is-zero.h"
 #include "util/error.h"
 #include "util/fault.h"
 
@@ -91,47 +90,6 @@ static bool sync_error(GError **errp, const char *text)
     return false;
 }
 
-/* Neighbours in the packet that are neighbours in memory are read as one. */
-static unsigned gather_pages(RecvChannel *ch, const RAMBlock *block)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < ch->packet.normal; i++) {
-        uint8_t *page = block->host + ch->packet.offset[i];
-        struct iovec *last = n ? &ch->iov[n - 1] : NULL;
-        if (last && (uint8_t *)last->iov_base + last->iov_len == page) {
-            last->iov_len += TARGET_PAGE_SIZE;
-        } else {
-            ch->iov[n++] = (struct iovec){ .iov_base = page, .iov_len = TARGET_PAGE_SIZE };
-        }
-    }
-    return n;
-}
-
-/* @iov is used up on the way. */
-static bool read_pieces(Channel *io, struct iovec *iov, unsigned n, GError **errp)
-{
-    while (n) {
-        ssize_t got = channel_readv(io, iov, n, errp);
-        if (got <= 0) {
-            if (got == 0) {
-                g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_EOF,
-                            "Unexpected end-of-file before all data were read");
-            }
-            return false;
-        }
-        while (n && (size_t)got >= iov->iov_len) {
-            got -= iov->iov_len;
-            iov++;
-            n--;
-        }
-        if (n) {
-            iov->iov_base = (uint8_t *)iov->iov_base + got;
-            iov->iov_len -= got;
-        }
-    }
-    return true;
-}
-
 static bool read_compressed(RecvChannel *ch, const RAMBlock *block, GError **errp)
 {
     const MultifdCompressionOps *ops = multifd_compression(ch->r->compression_method, NULL);
@@ -167,14 +125,12 @@ static bool is_hole(RecvChannel *ch, RAMBlock *block, uint64_t offset)
     return page < ch->hole_to;
 }
 
-/* Pages that are zero already stay untouched, so that they cost no memory. */
 static void zero_pages(RecvChannel *ch, RAMBlock *block)
 {
     const MultifdPacket *p = &ch->packet;
     for (unsigned i = p->normal; i < p->normal + p->zero; i++) {
-        uint8_t *page = block->host + p->offset[i];
-        if (!is_hole(ch, block, p->offset[i]) && !buffer_is_zero(page, TARGET_PAGE_SIZE)) {
-            memset(page, 0, TARGET_PAGE_SIZE);
+        if (!is_hole(ch, block, p->offset[i])) {
+            ram_zero_page(block->host + p->offset[i]);
         }
     }
 }
@@ -228,7 +184,7 @@ static bool read_pages(RecvChannel *ch, RAMBlock *block, GError **errp)
     if (is_hole(ch, block, ch->packet.offset[0])) {
         return read_to_file(ch, block, errp);
     }
-    return read_pieces(ch->io, ch->iov, gather_pages(ch, block), errp);
+    return channel_readv_all(ch->io, ch->iov, multifd_packet_pages(&ch->packet, block, ch->iov), errp);
 }
 
 static bool place_pages(RecvChannel *ch, GError **errp)

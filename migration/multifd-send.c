@@ -167,23 +167,6 @@ static void sort_pages(SendChannel *ch, const SendJob *job)
     memcpy(p->offset + p->normal, zero, p->zero * sizeof(zero[0]));
 }
 
-/* Guest memory as it is; pages that follow each other become one piece. */
-static unsigned gather_pages(SendChannel *ch, const SendJob *job)
-{
-    unsigned n = 1;
-    for (unsigned i = 0; i < ch->packet.normal; i++) {
-        uint8_t *page = job->block->host + ch->packet.offset[i];
-        struct iovec *last = &ch->iov[n - 1];
-        if (n > 1 && (uint8_t *)last->iov_base + last->iov_len == page) {
-            last->iov_len += TARGET_PAGE_SIZE;
-        } else {
-            ch->iov[n++] = (struct iovec){ .iov_base = page, .iov_len = TARGET_PAGE_SIZE };
-        }
-    }
-    ch->packet.payload = ch->packet.normal * TARGET_PAGE_SIZE;
-    return n;
-}
-
 /* A compressor may read its input twice: it gets a copy that the guest does not write to. */
 static bool compress_pages(SendChannel *ch, const SendJob *job, GError **errp)
 {
@@ -222,7 +205,9 @@ static bool send_job(SendChannel *ch, GError **errp)
     }
     sort_pages(ch, job);
     if (!ch->s->compression || !p->normal) {
-        n_iov = gather_pages(ch, job);
+        /* Guest memory as it is. */
+        n_iov = 1 + multifd_packet_pages(p, job->block, ch->iov + 1);
+        p->payload = p->normal * TARGET_PAGE_SIZE;
     } else if (!compress_pages(ch, job, errp)) {
         return false;
     }

@@ -7,19 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static bool refuse(GError **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
-
-static bool refuse(GError **errp, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    g_autofree char *text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    /* A block's name from the wire may be any bytes. */
-    g_autofree char *valid = g_utf8_make_valid(text, -1);
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "multifd: %s", valid);
-    return false;
-}
+#define refuse(errp, fmt, ...) error_set_protocol(errp, "multifd: " fmt, ##__VA_ARGS__)
 
 uint32_t multifd_method_flag(MultiFDCompression method)
 {
@@ -193,4 +181,19 @@ RAMBlock *multifd_packet_block(const MultifdPacket *packet, const RamList *ram, 
         }
     }
     return block;
+}
+
+unsigned multifd_packet_pages(const MultifdPacket *packet, const RAMBlock *block, struct iovec *iov)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < packet->normal; i++) {
+        uint8_t *page = block->host + packet->offset[i];
+        struct iovec *last = n ? &iov[n - 1] : NULL;
+        if (last && (uint8_t *)last->iov_base + last->iov_len == page) {
+            last->iov_len += TARGET_PAGE_SIZE;
+        } else {
+            iov[n++] = (struct iovec){ .iov_base = page, .iov_len = TARGET_PAGE_SIZE };
+        }
+    }
+    return n;
 }

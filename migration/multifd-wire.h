@@ -7,6 +7,8 @@
 #include "system/ramblock.h"
 #include "util/be.h"
 
+#include <sys/uio.h>
+
 #define MULTIFD_MAGIC 0x11223344u
 #define MULTIFD_VERSION 1u
 
@@ -96,5 +98,11 @@ bool multifd_packet_decode(const MultifdPacketWire *wire, uint32_t method, Multi
 /* Finds the block and checks every offset against its length; NULL and an error if the packet does not fit.
  */
 RAMBlock *multifd_packet_block(const MultifdPacket *packet, const RamList *ram, GError **errp);
+
+/*
+ * Where the packet's normal pages are in memory: pages that follow each other are one piece.  @iov has room
+ * for MULTIFD_PACKET_PAGES; returns how many were used.
+ */
+unsigned multifd_packet_pages(const MultifdPacket *packet, const RAMBlock *block, struct iovec *iov);
 
 #endif

@@ -35,18 +35,20 @@ static bool interrupted(const Migration *m)
     return m->cancel_requested || m->error;
 }
 
-static bool check_interrupt(Migration *m, GError **errp)
+bool migration_interrupted(const Migration *m, GError **errp)
 {
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
-    if (!interrupted(m)) {
-        return true;
-    }
     if (m->error) {
         g_propagate_error(errp, g_error_copy(m->error));
     } else {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "cancelled");
     }
     return false;
+}
+
+static bool check_interrupt(Migration *m, GError **errp)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
+    return !interrupted(m) || migration_interrupted(m, errp);
 }
 
 /* False: the step is not allowed any more, because the migration has been cancelled. */

@@ -11,6 +11,9 @@ gpointer migration_thread(gpointer opaque);
 /* Keeps @error (taken over) unless there is one already. */
 void migration_set_error(Migration *m, GError *error);
 
+/* Tells why @m does not go on: its error, or that it was cancelled.  Returns false.  The lock is held. */
+bool migration_interrupted(const Migration *m, GError **errp);
+
 /* source-return-path.c: the thread is started when the channel exists, before anything is sent. */
 void migration_return_path_start(Migration *m);
 

@@ -2,6 +2,9 @@
 /* Holes in the file behind shared guest memory. */
 #include "migration/ram-holes.h"
 
+#include "util/buffer-is-zero.h"
+#include "util/iov.h"
+
 #include <errno.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
@@ -35,7 +38,7 @@ bool ram_holes_may_write(void)
     return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur == RLIM_INFINITY;
 }
 
-int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, unsigned n)
+int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, size_t n)
 {
     off_t at = (off_t)(block->fd_offset + offset);
 
@@ -48,13 +51,14 @@ int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, u
             return done < 0 ? errno : EIO;
         }
         at += done;
-        for (; n && (size_t)done >= iov->iov_len; iov++, n--) {
-            done -= iov->iov_len;
-        }
-        if (n) {
-            iov->iov_base = (char *)iov->iov_base + done;
-            iov->iov_len -= done;
-        }
+        iov_advance(&iov, &n, done);
     }
     return 0;
+}
+
+void ram_zero_page(uint8_t *page)
+{
+    if (!buffer_is_zero(page, TARGET_PAGE_SIZE)) {
+        memset(page, 0, TARGET_PAGE_SIZE);
+    }
 }

@@ -33,6 +33,9 @@ bool ram_holes_may_write(void);
  * where a write through the mapping would fault, clear the page and then fill it.  @iov is used up on the
  * way. Returns 0 or an errno.  Any thread.
  */
-int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, unsigned n);
+int ram_holes_write(const RAMBlock *block, uint64_t offset, struct iovec *iov, size_t n);
+
+/* Makes a page zero; one that is already stays untouched, so that it costs no memory.  Any thread. */
+void ram_zero_page(uint8_t *page);
 
 #endif

@@ -35,7 +35,6 @@
 #include "trace-migration.h"
 #include "util/be.h"
 #include "util/bitmap.h"
-#include "util/buffer-is-zero.h"
 #include "util/error.h"
 #include "util/fault.h"
 
@@ -136,20 +135,6 @@ const MigrationOptions *ram_load_options(RamLoad *l)
 
 /* ---- block list ---- */
 
-static bool protocol_error(GError **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
-
-static bool protocol_error(GError **errp, const char *fmt, ...)
-{
-    va_list ap;
-    va_start(ap, fmt);
-    g_autofree char *text = g_strdup_vprintf(fmt, ap);
-    va_end(ap);
-    /* Names from the stream may be any bytes. */
-    g_autofree char *valid = g_utf8_make_valid(text, -1);
-    g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, valid);
-    return false;
-}
-
 static RamLoadBlock *find_block(RamLoad *l, const char *name)
 {
     for (unsigned i = 0; i < l->n_blocks; i++) {
@@ -171,27 +156,31 @@ static bool load_block_entry(RamLoad *l, StreamReader *r, uint64_t *left, GError
         return false;
     }
     if (++l->block_entries > MAX_BLOCK_ENTRIES) {
-        return protocol_error(errp, "RAM block list has more than %d entries", MAX_BLOCK_ENTRIES);
+        return error_set_protocol(errp, "RAM block list has more than %d entries", MAX_BLOCK_ENTRIES);
     }
     RamLoadBlock *b = find_block(l, name);
     if (!b) {
-        return protocol_error(errp, "Unknown ramblock \"%s\", cannot accept migration", name);
+        return error_set_protocol(errp, "Unknown ramblock \"%s\", cannot accept migration", name);
     }
     if (length != b->block->used_length) {
-        return protocol_error(errp, "Size mismatch: %s: 0x%" PRIx64 " != 0x%" PRIx64 ": Invalid argument",
-                              name, length, b->block->used_length);
+        return error_set_protocol(errp, "Size mismatch: %s: 0x%" PRIx64 " != 0x%" PRIx64 ": Invalid argument",
+                                  name, length, b->block->used_length);
     }
     if (length > *left) {
-        return protocol_error(errp, "RAM block list is longer than its total: %s has 0x%" PRIx64
-                              " bytes, 0x%" PRIx64 " are left", name, length, *left);
+        return error_set_protocol(errp,
+                                  "RAM block list is longer than its total: %s has 0x%" PRIx64
+                                  " bytes, 0x%" PRIx64 " are left",
+                                  name, length, *left);
     }
     *left -= length;
     trace_ram_load_block(name, length);
     if (l->options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED]) {
         uint64_t gpa = stream_get_be64(r);
         if (stream_reader_ok(r) && b->ignored && gpa != b->block->gpa) {
-            return protocol_error(errp, "Shared RAM block %s is at guest address 0x%" PRIx64
-                                  " on the source, 0x%" PRIx64 " here", name, gpa, b->block->gpa);
+            return error_set_protocol(errp,
+                                      "Shared RAM block %s is at guest address 0x%" PRIx64
+                                      " on the source, 0x%" PRIx64 " here",
+                                      name, gpa, b->block->gpa);
         }
     }
     return stream_reader_check(r, errp) && l->source->ops->setup_block(l->source, r, b->block, errp);
@@ -224,25 +213,27 @@ static RamLoadBlock *load_page_address(RamLoad *l, StreamReader *r, const RamWor
         }
         b = find_block(l, name);
         if (!b) {
-            protocol_error(errp, "Page for unknown RAM block '%s'", name);
+            error_set_protocol(errp, "Page for unknown RAM block '%s'", name);
             return NULL;
         }
         l->last = b;
     }
     if (!b) {
-        protocol_error(errp, "Page with flag CONTINUE (0x%x) before any block was named", RAM_FLAG_CONTINUE);
+        error_set_protocol(errp, "Page with flag CONTINUE (0x%x) before any block was named",
+                           RAM_FLAG_CONTINUE);
         return NULL;
     }
     if (w->arg >= b->block->used_length) {
-        protocol_error(errp, "Page offset 0x%" PRIx64 " is not in RAM block '%s' of 0x%" PRIx64 " bytes",
-                       w->arg, b->block->idstr, b->block->used_length);
+        error_set_protocol(errp, "Page offset 0x%" PRIx64 " is not in RAM block '%s' of 0x%" PRIx64 " bytes",
+                           w->arg, b->block->idstr, b->block->used_length);
         return NULL;
     }
     if (b->ignored || b->block->readonly || l->source->ops->no_stream_pages) {
-        protocol_error(errp, "Unexpected page at 0x%" PRIx64 " of RAM block '%s': %s", w->arg,
-                       b->block->idstr,
-                       b->ignored ? "it is shared and ignored" :
-                       b->block->readonly ? "it is read-only" : "pages travel another way");
+        error_set_protocol(errp, "Unexpected page at 0x%" PRIx64 " of RAM block '%s': %s", w->arg,
+                           b->block->idstr,
+                           b->ignored           ? "it is shared and ignored"
+                           : b->block->readonly ? "it is read-only"
+                                                : "pages travel another way");
         return NULL;
     }
     return b;
@@ -273,10 +264,7 @@ static uint64_t fresh_pages(const RamLoad *l, RamLoadBlock *b, uint64_t page, ui
 static void zero_pages(RAMBlock *block, uint64_t page, uint64_t count)
 {
     for (uint64_t i = page; i < page + count; i++) {
-        uint8_t *host = block->host + (i << TARGET_PAGE_BITS);
-        if (!buffer_is_zero(host, TARGET_PAGE_SIZE)) {
-            memset(host, 0, TARGET_PAGE_SIZE);
-        }
+        ram_zero_page(block->host + (i << TARGET_PAGE_BITS));
     }
 }
 
@@ -324,8 +312,8 @@ static bool load_zero(RamLoad *l, StreamReader *r, const RamWord *w, GError **er
         return false;
     }
     if (fill) {
-        return protocol_error(errp, "Zero page at 0x%" PRIx64 " of RAM block '%s' has fill byte 0x%02x",
-                              w->arg, b->block->idstr, fill);
+        return error_set_protocol(errp, "Zero page at 0x%" PRIx64 " of RAM block '%s' has fill byte 0x%02x",
+                                  w->arg, b->block->idstr, fill);
     }
     uint64_t page = w->arg >> TARGET_PAGE_BITS;
     uint64_t count = 1 + take_zero_run(b, r, page + 1);
@@ -438,10 +426,10 @@ static bool load_xbzrle(RamLoad *l, StreamReader *r, const RamWord *w, GError **
         return false;
     }
     if (encoding != RAM_XBZRLE_ENCODING) {
-        return protocol_error(errp, "XBZRLE page has encoding %u, not %u", encoding, RAM_XBZRLE_ENCODING);
+        return error_set_protocol(errp, "XBZRLE page has encoding %u, not %u", encoding, RAM_XBZRLE_ENCODING);
     }
     if (length > XBZRLE_MAX_ENCODED) {
-        return protocol_error(errp, "XBZRLE page has %u bytes, more than %u", length, XBZRLE_MAX_ENCODED);
+        return error_set_protocol(errp, "XBZRLE page has %u bytes, more than %u", length, XBZRLE_MAX_ENCODED);
     }
     if (!stream_get(r, encoded, length)) {
         return stream_reader_check(r, errp);
@@ -481,8 +469,8 @@ static bool load_record(RamLoad *l, StreamReader *r, const RamWord *w, GError **
             return records[i].load(l, r, w, errp);
         }
     }
-    return protocol_error(errp, "Unknown combination of migration flags: 0x%x",
-                          w->flag | (w->same_block ? RAM_FLAG_CONTINUE : 0));
+    return error_set_protocol(errp, "Unknown combination of migration flags: 0x%x",
+                              w->flag | (w->same_block ? RAM_FLAG_CONTINUE : 0));
 }
 
 bool ram_load_section(RamLoad *l, StreamReader *r, uint8_t type, GError **errp)
@@ -543,7 +531,7 @@ static bool source_flush_word(RamSource *base, GError **errp)
     StreamSource *s = (StreamSource *)base;
 
     return s->load->section != SECTION_START ||
-           protocol_error(errp, "multifd is on at the source, but off here");
+           error_set_protocol(errp, "multifd is on at the source, but off here");
 }
 
 static bool source_hook_word(RamSource *s, StreamReader *r, uint64_t arg, GError **errp)

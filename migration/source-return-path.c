@@ -108,12 +108,7 @@ bool migration_return_path_wait(Migration *m, GError **errp)
     if (m->return_path_ok) {
         return true;
     }
-    if (m->error) {
-        g_propagate_error(errp, g_error_copy(m->error));
-    } else {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "cancelled");
-    }
-    return false;
+    return migration_interrupted(m, errp);
 }
 
 void migration_return_path_linger(Migration *m)

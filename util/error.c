@@ -29,3 +29,14 @@ void error_set_errno(GError **errp, GodwitError code, int errnum, const char *fm
     va_end(ap);
     g_set_error(errp, GODWIT_ERROR, code, "%s: %s", text, g_strerror(errnum));
 }
+
+bool error_set_protocol(GError **errp, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    g_autofree char *text = g_strdup_vprintf(fmt, ap);
+    va_end(ap);
+    g_autofree char *valid = g_utf8_make_valid(text, -1);
+    g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, valid);
+    return false;
+}

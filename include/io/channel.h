@@ -88,6 +88,9 @@ ssize_t channel_readv_fds(Channel *c, const struct iovec *iov, int n, GArray *fd
 /* Reads exactly @len bytes; an early end of file is GODWIT_ERROR_EOF. */
 bool channel_read_all(Channel *c, void *buf, size_t len, GError **errp);
 
+/* The same into several pieces.  @iov is used as scratch and has no meaning afterwards; any @n. */
+bool channel_readv_all(Channel *c, struct iovec *iov, size_t n, GError **errp);
+
 /* Like channel_read_all(), but 0 if the file ended before the first byte, 1 if all was read, -1 on error. */
 int channel_read_all_eof(Channel *c, void *buf, size_t len, GError **errp);
 

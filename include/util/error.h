@@ -4,6 +4,7 @@
 #define GODWIT_UTIL_ERROR_H
 
 #include <glib.h>
+#include <stdbool.h>
 
 #define GODWIT_ERROR (godwit_error_quark())
 GQuark godwit_error_quark(void);
@@ -30,5 +31,11 @@ typedef enum {
 /* Sets *errp (if not NULL) to a GODWIT_ERROR of @code with "FORMAT: strerror(errnum)". */
 void error_set_errno(GError **errp, GodwitError code, int errnum, const char *fmt, ...)
     G_GNUC_PRINTF(4, 5);
+
+/*
+ * Sets *errp (if not NULL) to a GODWIT_ERROR_PROTOCOL and returns false.  What the arguments quote of a
+ * peer may be any bytes: the message is UTF-8 all the same.
+ */
+bool error_set_protocol(GError **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
 
 #endif

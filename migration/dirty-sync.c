@@ -6,10 +6,10 @@
  * whole chunk of 2^x-clear-bitmap-shift pages when its first page is: few calls, and pages written
  * meanwhile cost no second fault.
  *
- * Only pages whose bit is set in the bitmap are ever cleared. Such a page will be read after the clear,
- * so a write before the clear is in what is read, and a write after it is logged. A page whose bit is not
- * set may have been written since the sync: clearing it would lose that write. So one call covers one run
- * of set bits, and the number of calls is that of the runs.
+ * Only pages whose bit is set in the bitmap are ever cleared: the bitmap itself, with its holes, goes to the
+ * providers, and one call covers a chunk. Such a page will be read after the clear, so a write before the
+ * clear is in what is read, and a write after it is logged. A page whose bit is not set may have been
+ * written since the sync: clearing it would lose that write. docs/dirty-log.md has the proof.
  */
 #include <time.h>
 
@@ -99,22 +99,18 @@ bool ram_save_sync(RamSave *s, bool final, GError **errp)
     return true;
 }
 
-/* Clears the log for every run of dirty pages in [first, end). */
-static bool clear_runs(RamSave *s, RamSaveBlock *b, uint64_t first, uint64_t end, GError **errp)
+/* Clears the log for the dirty pages of [first, end), which are one or more whole chunks. */
+static bool clear_chunks(RamSave *s, RamSaveBlock *b, uint64_t first, uint64_t end, GError **errp)
 {
-    for (;;) {
-        first = bitmap_find_set(b->dirty, first, end);
-        if (first == end) {
-            return true;
-        }
-        uint64_t next = bitmap_find_clear(b->dirty, first, end);
-        if (!dirty_log_clear(s->log, b->block, first, next - first, errp)) {
-            return false;
-        }
-        trace_ram_clear(b->block->idstr, first, next - first);
-        ram_stats_add(&s->stats.clear_calls, 1);
-        first = next;
+    uint64_t pages = 0;
+
+    if (!dirty_log_clear(s->log, b->block, first, end - first, b->dirty, &pages, errp)) {
+        return false;
     }
+    trace_ram_clear(b->block->idstr, first, end - first, pages);
+    ram_stats_add(&s->stats.clear_calls, pages > 0);
+    ram_stats_add(&s->stats.cleared_pages, pages);
+    return true;
 }
 
 bool ram_save_clear_log(RamSave *s, RamSaveBlock *b, uint64_t first, uint64_t count, GError **errp)
@@ -130,7 +126,7 @@ bool ram_save_clear_log(RamSave *s, RamSaveBlock *b, uint64_t first, uint64_t co
         uint64_t next = bitmap_find_clear(b->uncleared, chunk, end_chunk);
         uint64_t end = MIN(next << s->chunk_bits, b->pages);
         bitmap_clear(b->uncleared, chunk, next - chunk);
-        if (!clear_runs(s, b, chunk << s->chunk_bits, end, errp)) {
+        if (!clear_chunks(s, b, chunk << s->chunk_bits, end, errp)) {
             return false;
         }
         chunk = bitmap_find_set(b->uncleared, next, end_chunk);

@@ -29,7 +29,8 @@ typedef struct RamStats {
     uint64_t rounds;                /* ends of rounds so far */
     uint64_t sync_ns;               /* time in dirty_log_sync, in all */
     uint64_t clear_ns;
-    uint64_t clear_calls;
+    uint64_t clear_calls;           /* to each provider */
+    uint64_t cleared_pages;
     uint64_t last_sync_ns;
     uint64_t last_round_ns;         /* duration of the last complete round, sync time included */
     uint64_t last_round_pages;

@@ -251,7 +251,7 @@ static bool soft_dirty_log_sync(DirtyLogProvider *p, RAMBlock *block, uint64_t f
 
 /* Nothing to re-arm: sync has cleared the bits, and the next write sets them again. */
 static bool soft_dirty_log_clear(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint64_t count,
-                                 GError **errp)
+                                 const uint64_t *bitmap, GError **errp)
 {
     return true;
 }

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 /*
- * The three functions that count exist twice on x86-64, where the baseline has no
+ * The functions that count exist twice on x86-64, where the baseline has no
  * instruction for it.  INLINE bodies take on the target of the caller.
  */
 #define INLINE static inline __attribute__((always_inline))
@@ -147,6 +147,21 @@ size_t bitmap_find_clear(const uint64_t *map, size_t start, size_t end)
     return find(map, start, end, ~UINT64_C(0));
 }
 
+size_t bitmap_find_last_set(const uint64_t *map, size_t start, size_t end)
+{
+    for (size_t pos = end; pos > start;) {
+        size_t word = (pos - 1) / 64;
+        size_t low = MAX(word * 64, start);
+        uint64_t bits = map[word] & mask(low % 64, (pos - 1) % 64 + 1);
+
+        if (bits) {
+            return word * 64 + 63 - __builtin_clzll(bits);
+        }
+        pos = low;
+    }
+    return end;
+}
+
 INLINE size_t bitmap_count_body(const uint64_t *map, size_t start, size_t count)
 {
     size_t n = 0;
@@ -193,6 +208,39 @@ INLINE size_t bitmap_or_body(uint64_t *dst, size_t dst_start,
 }
 
 WITH_POPCNT(bitmap_or,
+            (uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count),
+            (dst, dst_start, src, src_start, count))
+
+/* @n bits of @src from bit @pos on; no word is read that holds none of them. */
+INLINE uint64_t get_bits(const uint64_t *src, size_t pos, unsigned n)
+{
+    unsigned shift = pos % 64;
+    const uint64_t *s = src + pos / 64;
+    uint64_t bits = s[0] >> shift;
+
+    if (shift + n > 64) {
+        bits |= s[1] << (64 - shift);
+    }
+    return bits & mask(0, n);
+}
+
+INLINE size_t bitmap_copy_body(uint64_t *dst, size_t dst_start,
+                               const uint64_t *src, size_t src_start, size_t count)
+{
+    size_t n = 0;
+
+    FOREACH_WORD(r, dst_start, count) {
+        unsigned low = __builtin_ctzll(r.bits);
+        unsigned width = 64 - __builtin_clzll(r.bits) - low;
+        uint64_t bits = get_bits(src, src_start + (r.word * 64 + low - dst_start), width);
+
+        n += __builtin_popcountll(bits);
+        dst[r.word] = (dst[r.word] & ~r.bits) | bits << low;
+    }
+    return n;
+}
+
+WITH_POPCNT(bitmap_copy,
             (uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count),
             (dst, dst_start, src, src_start, count))
 

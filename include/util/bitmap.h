@@ -27,6 +27,9 @@ void bitmap_clear(uint64_t *map, size_t start, size_t count);
 size_t bitmap_find_set(const uint64_t *map, size_t start, size_t end);
 size_t bitmap_find_clear(const uint64_t *map, size_t start, size_t end);
 
+/* The last set bit at or after @start and below @end, or @end if there is none. */
+size_t bitmap_find_last_set(const uint64_t *map, size_t start, size_t end);
+
 /* The number of set bits in the range. */
 size_t bitmap_count(const uint64_t *map, size_t start, size_t count);
 
@@ -37,6 +40,14 @@ size_t bitmap_count(const uint64_t *map, size_t start, size_t count);
  */
 size_t bitmap_or(uint64_t *dst, size_t dst_start,
                  const uint64_t *src, size_t src_start, size_t count);
+
+/*
+ * Makes @count bits of @dst, from @dst_start on, equal to those of @src from @src_start on, a word at a time
+ * whatever the two alignments; other bits of @dst stay.  The maps must not overlap.  Returns how many of the
+ * copied bits are set.
+ */
+size_t bitmap_copy(uint64_t *dst, size_t dst_start,
+                   const uint64_t *src, size_t src_start, size_t count);
 
 /* Sets bits so that another thread may fetch them at any moment (release order). */
 void bitmap_set_atomic(uint64_t *map, size_t start, size_t count);

@@ -16,6 +16,7 @@ typedef struct FakeProvider {
     const char *fail;       /* the op that fails */
     bool started;
     unsigned starts, stops, syncs, clears;
+    uint64_t clear_first, clear_count;      /* of the last clear */
 } FakeProvider;
 
 static bool fake_fails(FakeProvider *f, const char *op, GError **errp)
@@ -61,15 +62,20 @@ static bool fake_sync(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint
     return true;
 }
 
-static bool fake_clear(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint64_t count, GError **errp)
+static bool fake_clear(DirtyLogProvider *p, RAMBlock *block, uint64_t first, uint64_t count,
+                       const uint64_t *bitmap, GError **errp)
 {
     FakeProvider *f = (FakeProvider *)p;
     f->clears++;
     if (fake_fails(f, "clear", errp)) {
         return false;
     }
-    if (!f->sync_clears) {
-        bitmap_clear(f->bits, first, count);
+    dirty_log_count_request(p);
+    g_assert_true(bitmap_test(bitmap, first) && bitmap_test(bitmap, first + count - 1));
+    f->clear_first = first;
+    f->clear_count = count;
+    for (uint64_t page = first; page < first + count && !f->sync_clears; page++) {
+        bitmap_clear(f->bits, page, bitmap_test(bitmap, page));
     }
     return true;
 }
@@ -142,7 +148,7 @@ static void test_stop_is_idempotent(Fixture *fx, gconstpointer data)
 static void test_errors_name_provider_and_block(Fixture *fx, gconstpointer data)
 {
     uint64_t bitmap[BITMAP_WORDS(PAGES)] = { 0 };
-    uint64_t new_dirty = 0;
+    uint64_t new_dirty = 0, cleared = 0;
     g_autoptr(GError) sync_error = NULL;
     g_autoptr(GError) clear_error = NULL;
 
@@ -151,32 +157,65 @@ static void test_errors_name_provider_and_block(Fixture *fx, gconstpointer data)
     g_assert_false(dirty_log_sync(&fx->log, &fx->block, 0, PAGES, bitmap, &new_dirty, &sync_error));
     g_assert_cmpstr(sync_error->message, ==, "cannot fetch dirty log 'fake' of RAM block 'm0': sync failed");
     fx->p[1].fail = "clear";
-    g_assert_false(dirty_log_clear(&fx->log, &fx->block, 0, PAGES, &clear_error));
+    bitmap[0] = 1;
+    g_assert_false(dirty_log_clear(&fx->log, &fx->block, 0, PAGES, bitmap, &cleared, &clear_error));
+    g_assert_cmpuint(cleared, ==, 0);
     g_assert_cmpstr(clear_error->message, ==,
                     "cannot clear dirty log 'fake' of RAM block 'm0': clear failed");
 }
 
+/* Two migrations' worth of calls; each provider gets each call, and counts begin anew with start. */
 static void test_statistics(Fixture *fx, gconstpointer data)
 {
     uint64_t bitmap[BITMAP_WORDS(PAGES)] = { 0 };
-    uint64_t new_dirty = 0;
+    uint64_t new_dirty = 0, cleared = 0;
 
+    bitmap_set(bitmap, 5, 400);
+    bitmap_set(bitmap, 999, 1);
     for (int round = 0; round < 2; round++) {
         g_assert_true(dirty_log_start(&fx->log, &fx->ram, NULL));
-        g_assert_cmpuint(fx->log.sync_calls, ==, 0);
-        g_assert_cmpuint(fx->log.clear_calls, ==, 0);
-        g_assert_cmpuint(fx->log.cleared_pages, ==, 0);
+        g_assert_cmpuint(dirty_log_get_counters(&fx->p[2].provider).sync_calls, ==, 0);
+        g_assert_cmpuint(dirty_log_get_counters(&fx->p[2].provider).requests, ==, 0);
         g_assert_true(dirty_log_sync(&fx->log, &fx->block, 0, PAGES, bitmap, &new_dirty, NULL));
         g_assert_true(dirty_log_sync(&fx->log, &fx->block, 1, 1, bitmap, &new_dirty, NULL));
-        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 3, 400, NULL));
-        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 999, 1, NULL));
+        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 3, 400, bitmap, &cleared, NULL));
+        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 999, 1, bitmap, &cleared, NULL));
         /* Nothing to do costs no call. */
-        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 5, 0, NULL));
+        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 5, 0, bitmap, &cleared, NULL));
+        g_assert_true(dirty_log_clear(&fx->log, &fx->block, 405, 594, bitmap, &cleared, NULL));
         g_assert_true(dirty_log_sync(&fx->log, &fx->block, 5, 0, bitmap, &new_dirty, NULL));
-        g_assert_cmpuint(fx->log.sync_calls, ==, 2 * 3);
-        g_assert_cmpuint(fx->log.clear_calls, ==, 2 * 3);
-        g_assert_cmpuint(fx->log.cleared_pages, ==, 401);
         dirty_log_stop(&fx->log);
+        for (unsigned i = 0; i < 3; i++) {
+            DirtyLogCounters c = dirty_log_get_counters(&fx->p[i].provider);
+            g_assert_cmpuint(c.sync_calls, ==, 2);
+            g_assert_cmpuint(c.clear_calls, ==, 2);
+            g_assert_cmpuint(c.cleared_pages, ==, 398 + 1);
+            g_assert_cmpuint(c.requests, ==, 2);
+        }
+    }
+    g_assert_cmpuint(cleared, ==, 2 * (398 + 1));
+}
+
+/* A range with holes is one call, from the first page to the last one that are set; holes stay logged. */
+static void test_clear_is_one_call(Fixture *fx, gconstpointer data)
+{
+    uint64_t bitmap[BITMAP_WORDS(PAGES)] = { 0 };
+    uint64_t cleared = 0;
+
+    g_assert_true(dirty_log_start(&fx->log, &fx->ram, NULL));
+    memset(fx->p[0].bits, 0xff, sizeof(fx->p[0].bits));
+    for (uint64_t page = 101; page < 900; page += 2) {
+        bitmap_set(bitmap, page, 1);
+    }
+    g_assert_true(dirty_log_clear(&fx->log, &fx->block, 0, PAGES, bitmap, &cleared, NULL));
+    g_assert_cmpuint(cleared, ==, 400);
+    for (unsigned i = 0; i < 3; i++) {
+        g_assert_cmpuint(fx->p[i].clears, ==, 1);
+        g_assert_cmpuint(fx->p[i].clear_first, ==, 101);
+        g_assert_cmpuint(fx->p[i].clear_count, ==, 899 - 101 + 1);
+    }
+    for (uint64_t page = 0; page < PAGES; page++) {
+        g_assert_cmpint(bitmap_test(fx->p[0].bits, page), !=, bitmap_test(bitmap, page));
     }
 }
 
@@ -200,7 +239,7 @@ static void test_union_against_model(Fixture *fx, gconstpointer data)
 
         uint64_t first = g_test_rand_int_range(0, PAGES);
         uint64_t count = g_test_rand_int_range(0, PAGES - first + 1);
-        uint64_t expect = 0, new_dirty = 7;
+        uint64_t expect = 0, new_dirty = 7, cleared = 0;
         memset(bitmap, 0, sizeof(bitmap));
         g_assert_true(dirty_log_sync(&fx->log, &fx->block, first, count, bitmap, &new_dirty, NULL));
         for (uint64_t page = 0; page < PAGES; page++) {
@@ -212,7 +251,8 @@ static void test_union_against_model(Fixture *fx, gconstpointer data)
             }
         }
         g_assert_cmpuint(new_dirty, ==, 7 + expect);
-        g_assert_true(dirty_log_clear(&fx->log, &fx->block, first, count, NULL));
+        g_assert_true(dirty_log_clear(&fx->log, &fx->block, first, count, bitmap, &cleared, NULL));
+        g_assert_cmpuint(cleared, ==, expect);
     }
 }
 
@@ -237,6 +277,7 @@ int main(int argc, char **argv)
     ADD("stop-is-idempotent", test_stop_is_idempotent);
     ADD("errors-name-provider-and-block", test_errors_name_provider_and_block);
     ADD("statistics", test_statistics);
+    ADD("clear-is-one-call", test_clear_is_one_call);
     ADD("union-against-model", test_union_against_model);
     ADD("removed-provider-is-stopped", test_removed_provider_is_stopped);
     return g_test_run();

@@ -106,6 +106,67 @@ static void test_find_count(void)
     bitmap_free(m.map, BITS);
 }
 
+static size_t naive_find_last(const Model *m, size_t start, size_t end)
+{
+    for (size_t i = end; i > start; i--) {
+        if (m->bit[i - 1]) {
+            return i - 1;
+        }
+    }
+    return end;
+}
+
+static void test_find_last(void)
+{
+    Model m;
+
+    model_init(&m);
+    for (int i = 0; i < 3000; i++) {
+        size_t start, count;
+
+        if (i % 50 == 0) {
+            randomize(&m);
+        }
+        if (i % 50 == 25) {     /* whole words without a bit */
+            memset(m.bit, 0, BITS);
+            bitmap_clear(m.map, 0, BITS);
+            m.bit[i % BITS] = 1;
+            bitmap_set(m.map, i % BITS, 1);
+        }
+        random_range(&start, &count);
+        g_assert_cmpuint(bitmap_find_last_set(m.map, start, start + count), ==,
+                         naive_find_last(&m, start, start + count));
+    }
+    bitmap_free(m.map, BITS);
+}
+
+/* Any two alignments; what is around the range stays. */
+static void test_copy(void)
+{
+    Model src, dst;
+
+    model_init(&src);
+    model_init(&dst);
+    for (int i = 0; i < 3000; i++) {
+        size_t src_start, dst_start, count, dst_room, set = 0;
+
+        randomize(&src);
+        randomize(&dst);
+        random_range(&src_start, &count);
+        random_range(&dst_start, &dst_room);
+        count = MIN(count, BITS - dst_start);
+        for (size_t b = 0; b < count; b++) {
+            set += src.bit[src_start + b];
+        }
+        memmove(dst.bit + dst_start, src.bit + src_start, count);
+        g_assert_cmpuint(bitmap_copy(dst.map, dst_start, src.map, src_start, count), ==, set);
+        model_check(&src);
+        model_check(&dst);
+    }
+    bitmap_free(src.map, BITS);
+    bitmap_free(dst.map, BITS);
+}
+
 /* bitmap_or() and, with @fetch, bitmap_fetch_clear_or(): any two alignments. */
 static void check_or(bool fetch)
 {
@@ -166,6 +227,12 @@ static void test_bounds(void)
             g_assert_cmpuint(bitmap_or(b, shift, a, 0, bits - shift), ==, bits - shift);
             bitmap_clear(b, 0, bits);
             g_assert_cmpuint(bitmap_or(b, 0, a, shift, bits - shift), ==, bits - shift);
+            bitmap_clear(b, 0, bits);
+            g_assert_cmpuint(bitmap_copy(b, shift, a, 0, bits - shift), ==, bits - shift);
+            g_assert_cmpuint(bitmap_find_last_set(b, 0, bits), ==, bits - 1);
+            bitmap_clear(b, 0, bits);
+            g_assert_cmpuint(bitmap_copy(b, 0, a, shift, bits - shift), ==, bits - shift);
+            g_assert_cmpuint(bitmap_find_last_set(b, 0, bits), ==, bits - shift - 1);
             bitmap_clear(b, 0, bits);
         }
         bitmap_free(a, bits);
@@ -258,6 +325,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/bitmap/set-clear", test_set_clear);
     g_test_add_func("/bitmap/find-count", test_find_count);
+    g_test_add_func("/bitmap/find-last", test_find_last);
+    g_test_add_func("/bitmap/copy", test_copy);
     g_test_add_func("/bitmap/or", test_or);
     g_test_add_func("/bitmap/fetch-clear-or", test_fetch_clear_or);
     g_test_add_func("/bitmap/bounds", test_bounds);

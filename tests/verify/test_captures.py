@@ -10,7 +10,8 @@ from godwit import captures
 from godwit.ram import PAGE
 
 ORIGINS = captures.origins()
-FORWARD = [name for name, facts in ORIGINS.items() if not facts.get('return_path')]
+FORWARD = [name for name, facts in ORIGINS.items()
+           if not facts.get('return_path') and facts['machine'] == 'none']
 BACK = [name for name, facts in ORIGINS.items() if facts.get('return_path')]
 SCRIPT = os.path.join(os.path.dirname(__file__), '..', '..', 'scripts', 'verify-stream')
 
@@ -59,7 +60,7 @@ def opaque(name, data):
     if name.startswith('uuid'):
         uuid = data.index(b'configuration/uuid') + 18 + 4
         free |= set(range(uuid, uuid + 16))
-    if name.startswith('ignore-shared'):
+    if 'ignore-shared' in name:
         address = data.index(b'\2m0') + 3 + 8
         free |= set(range(address, address + 8))
     return free

@@ -5,6 +5,7 @@
 
 #include "migration/channel-probe.h"
 #include "migration/channels.h"
+#include "migration/downtime.h"
 #include "migration/host.h"
 #include "migration/loadvm.h"
 #include "migration/multifd.h"
@@ -18,7 +19,7 @@
 
 /* Counters at the end of the round before, for the difference. */
 typedef struct RoundMarks {
-    uint64_t pages, bytes, sync_ns, clear_ns, clear_calls, dirty_pages;
+    uint64_t pages, bytes, sync_ns, clear_ns, clear_calls, cleared_pages, dirty_pages;
     int64_t time_us;
 } RoundMarks;
 
@@ -27,13 +28,15 @@ typedef struct RoundMarks {
  * by the context's lock.
  */
 typedef struct MigrationFigures {
-    int64_t start_us, setup_done_us, stopped_us, end_us;
+    int64_t start_us, setup_done_us, end_us;
+    Downtime downtime;
     double mbps, pages_per_second;
     int64_t expected_downtime_ms;
     unsigned throttle_percent;
     uint64_t ram_total;                     /* bytes of the blocks that are sent */
     uint64_t xbzrle_cache_size;
     RamStats ram;                           /* a copy, once the RamSave is gone */
+    DirtyLogProviderStatsList *dirty_log;   /* likewise */
     MigrationRoundStats rounds[MIGRATION_ROUNDS_MAX];   /* a ring, written at n_rounds % MAX */
     uint64_t n_rounds;
 } MigrationFigures;
@@ -103,6 +106,7 @@ typedef struct Incoming {
     bool connections_seen;                  /* see incoming_drain_connections() */
     bool stopping;
     GError *error;
+    Downtime downtime;
 } Incoming;
 
 typedef struct MigrationBlocker {
@@ -161,5 +165,7 @@ bool incoming_drain_connections(Incoming *in, GError **errp);
 void migration_record_rounds(Migration *m);
 /* stats.c: takes a copy of the counters before the RamSave goes.  @m->ctx->lock is held. */
 void migration_keep_ram_stats(Migration *m);
+/* stats.c: all time since the last phase of the downtime was @phase.  The migration thread. */
+void migration_downtime_phase(Migration *m, DowntimePhase phase);
 
 #endif

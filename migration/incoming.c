@@ -16,6 +16,7 @@
 
 #include "migration/migration.h"
 #include "migration/stream-format.h"
+#include "trace-migration.h"
 #include "util/error.h"
 #include "util/fault.h"
 
@@ -136,7 +137,10 @@ static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
     }
     g_mutex_lock(&ctx->lock);
     in->error = error;
+    in->downtime = *loadvm_downtime(l);
     g_mutex_unlock(&ctx->lock);
+    trace_incoming_downtime(in->downtime.phase_us[DOWNTIME_RECEIVE], in->downtime.phase_us[DOWNTIME_LOAD],
+                            in->downtime.phase_us[DOWNTIME_START]);
     migration_update_busy(ctx, false, false);
     migration_state_set(&ctx->incoming_state, ok ? MIGRATION_STATUS_COMPLETED : MIGRATION_STATUS_FAILED);
     if (!ok) {
@@ -192,7 +196,10 @@ static gpointer load_thread(gpointer opaque)
 
     loadvm_wait(l);
     migration_state_set(&in->ctx->incoming_state, MIGRATION_STATUS_ACTIVE);
-    bool ok = load_stream(in, l, &error) && start_guest(host, loadvm_global_state(l), &error);
+    bool ok = load_stream(in, l, &error);
+    downtime_phase_ended(loadvm_downtime(l), DOWNTIME_LOAD);
+    ok = ok && start_guest(host, loadvm_global_state(l), &error);
+    downtime_phase_ended(loadvm_downtime(l), DOWNTIME_START);
     end_load(in, l, ok, error);
     return NULL;
 }

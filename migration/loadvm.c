@@ -43,6 +43,7 @@ struct LoadVM {
     StreamReader *r;
     RamLoad *ram;
     GlobalState global_state;
+    Downtime downtime;
     GArray *sections;               /* of LoadSection */
     bool return_path_open;
     bool return_path_shut;
@@ -53,7 +54,14 @@ struct LoadVM {
 static bool load_ram(LoadVM *l, const LoadSection *s, SectionType type, int version, GError **errp)
 {
     if (version == RAM_SECTION_VERSION) {
-        return ram_load_section(l->ram, l->r, (uint8_t)type, errp);
+        if (type == SECTION_END) {
+            downtime_begin(&l->downtime);
+        }
+        bool ok = ram_load_section(l->ram, l->r, (uint8_t)type, errp);
+        if (type == SECTION_END) {
+            downtime_phase_ended(&l->downtime, DOWNTIME_RECEIVE);
+        }
+        return ok;
     }
     g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, "only version %d can be loaded",
                 RAM_SECTION_VERSION);
@@ -148,6 +156,11 @@ void loadvm_free(LoadVM *l)
 RamLoad *loadvm_ram(LoadVM *l)
 {
     return l->ram;
+}
+
+Downtime *loadvm_downtime(LoadVM *l)
+{
+    return &l->downtime;
 }
 
 const GlobalState *loadvm_global_state(const LoadVM *l)
@@ -386,9 +399,10 @@ static bool answer_ping(LoadVM *l, const uint8_t *payload, GError **errp)
     return return_path_write(stream_reader_channel(l->r), RETURN_PATH_PONG, value, errp);
 }
 
-/* The source has stopped its guest; nothing here has to be prepared for that. */
+/* The source has stopped its guest. */
 static bool note_switchover(LoadVM *l, const uint8_t *payload, GError **errp)
 {
+    downtime_begin(&l->downtime);
     return true;
 }
 

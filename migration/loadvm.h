@@ -3,6 +3,7 @@
 #ifndef GODWIT_MIGRATION_LOADVM_H
 #define GODWIT_MIGRATION_LOADVM_H
 
+#include "migration/downtime.h"
 #include "migration/globalstate.h"
 #include "migration/host.h"
 #include "migration/internal-options.h"
@@ -31,6 +32,12 @@ void loadvm_wait(LoadVM *l);
  * REASON is the text of the errno that fits best.
  */
 bool loadvm_run(LoadVM *l, GError **errp);
+
+/*
+ * Begins with SWITCHOVER_START or the END section of RAM, whichever comes first; DOWNTIME_RECEIVE ends with
+ * that section.  The load thread's.
+ */
+Downtime *loadvm_downtime(LoadVM *l);
 
 /* After loadvm_run(): what the stream said about the guest's run state. */
 const GlobalState *loadvm_global_state(const LoadVM *l);

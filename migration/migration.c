@@ -84,6 +84,7 @@ static void outgoing_free(Migration *m)
     channel_unref(m->channel);
     g_clear_pointer(&m->multifd_channels, g_ptr_array_unref);
     g_free(m->multifd);
+    qapi_free_DirtyLogProviderStatsList(m->figures.dirty_log);
     migration_options_free(m->options);
     g_free(m);
 }

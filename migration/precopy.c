@@ -397,11 +397,15 @@ static bool stop_guest(Migration *m, GError **errp)
     }
     g_mutex_lock(&m->ctx->lock);
     m->guest_stopped = true;    /* first, so that nobody starts it again in between */
-    m->figures.stopped_us = g_get_monotonic_time();
+    downtime_begin(&m->figures.downtime);
     g_mutex_unlock(&m->ctx->lock);
     m->old_run_state = host->ops->run_state(host->opaque);
     trace_migration_stop_guest(RunState_str(m->old_run_state));
-    return host->ops->stop(host->opaque, RUN_STATE_FINISH_MIGRATE, errp);
+    if (!host->ops->stop(host->opaque, RUN_STATE_FINISH_MIGRATE, errp)) {
+        return false;
+    }
+    migration_downtime_phase(m, DOWNTIME_STOP);
+    return true;
 }
 
 /* The management has the guest to itself until it says migrate-continue. */
@@ -415,6 +419,7 @@ static bool pause_before_switchover(Migration *m, GError **errp)
         g_cond_wait(&m->ctx->cond, &m->ctx->lock);
     }
     g_mutex_unlock(&m->ctx->lock);
+    migration_downtime_phase(m, DOWNTIME_PAUSE);
     return check_interrupt(m, errp);
 }
 
@@ -426,8 +431,19 @@ static bool switch_over(Migration *m, GError **errp)
     if (m->options->caps[MIGRATION_CAPABILITY_PAUSE_BEFORE_SWITCHOVER] && !pause_before_switchover(m, errp)) {
         return false;
     }
-    return enter(m, MIGRATION_STATUS_DEVICE, errp) && ram_save_sync(m->ram, true, errp) &&
-           savevm_complete(m->save, m->old_run_state, errp);
+    if (!enter(m, MIGRATION_STATUS_DEVICE, errp) || !ram_save_sync(m->ram, true, errp)) {
+        return false;
+    }
+    migration_downtime_phase(m, DOWNTIME_SYNC);
+    if (!savevm_complete_ram(m->save, errp)) {
+        return false;
+    }
+    migration_downtime_phase(m, DOWNTIME_TRANSFER);
+    if (!savevm_complete_devices(m->save, m->old_run_state, errp)) {
+        return false;
+    }
+    migration_downtime_phase(m, DOWNTIME_DEVICE_STATE);
+    return true;
 }
 
 /*
@@ -441,11 +457,14 @@ static bool hand_over(Migration *m, GError **errp)
         return false;
     }
     if (!m->return_path) {
-        return channel_close(m->channel, errp);
+        bool ok = channel_close(m->channel, errp);
+        migration_downtime_phase(m, DOWNTIME_HAND_OVER);
+        return ok;
     }
     if (!migration_return_path_wait(m, errp)) {
         return false;
     }
+    migration_downtime_phase(m, DOWNTIME_HAND_OVER);
     migration_return_path_stop(m);
     g_autoptr(GError) late = NULL;
     if (!channel_close(m->channel, &late)) {
@@ -504,6 +523,9 @@ static void end_well(Migration *m)
     const MigrationHost *host = &m->ctx->host;
     g_autoptr(GError) error = NULL;
 
+    const int64_t *us = m->figures.downtime.phase_us;   /* nobody changes it any more */
+    trace_migration_downtime(us[DOWNTIME_STOP], us[DOWNTIME_PAUSE], us[DOWNTIME_SYNC], us[DOWNTIME_TRANSFER],
+                             us[DOWNTIME_DEVICE_STATE], us[DOWNTIME_HAND_OVER]);
     release(m);
     if (!host->ops->set_run_state(host->opaque, RUN_STATE_POSTMIGRATE, &error)) {
         migration_host_log(host, "after the migration: %s", error->message);

@@ -216,7 +216,7 @@ static bool save_device(SaveVM *s, const DeviceSection *d, GError **errp)
     return true;
 }
 
-bool savevm_complete(SaveVM *s, RunState state, GError **errp)
+bool savevm_complete_ram(SaveVM *s, GError **errp)
 {
     if (fault_point("savevm-end", errp)) {
         return false;
@@ -230,7 +230,11 @@ bool savevm_complete(SaveVM *s, RunState state, GError **errp)
         return false;
     }
     put_footer(s, SECTION_ID_RAM);
+    return flush(s, errp);
+}
 
+bool savevm_complete_devices(SaveVM *s, RunState state, GError **errp)
+{
     globalstate_store(&s->global_state, state);
     for (guint i = 0; i < s->devices->len; i++) {
         if (!save_device(s, &g_array_index(s->devices, DeviceSection, i), errp)) {

@@ -28,8 +28,11 @@ bool savevm_setup(SaveVM *s, GError **errp);
 /* One PART section of RAM, see ram_save_iterate(). */
 bool savevm_iterate(SaveVM *s, uint64_t budget, bool *done, GError **errp);
 
-/* vCPUs are stopped, in @state before that: SWITCHOVER_START, END sections, device state. */
-bool savevm_complete(SaveVM *s, RunState state, GError **errp);
+/* vCPUs are stopped: SWITCHOVER_START, END sections. */
+bool savevm_complete_ram(SaveVM *s, GError **errp);
+
+/* After that: device state.  The run state was @state before the vCPUs were stopped. */
+bool savevm_complete_devices(SaveVM *s, RunState state, GError **errp);
 
 /* EOF and description: from the first of these bytes on the destination may run the guest. */
 bool savevm_end(SaveVM *s, GError **errp);

@@ -3,6 +3,7 @@
 #include "migration/context.h"
 
 #include "migration/migration.h"
+#include "trace-migration.h"
 
 #define US_PER_MS 1000
 #define NS_PER_US 1000
@@ -24,9 +25,15 @@ static RoundMarks take_marks(RamSave *ram)
         .sync_ns = ram_stats_get(&s->sync_ns),
         .clear_ns = ram_stats_get(&s->clear_ns),
         .clear_calls = ram_stats_get(&s->clear_calls),
+        .cleared_pages = ram_stats_get(&s->cleared_pages),
         .dirty_pages = ram_stats_get(&s->remaining_pages),
         .time_us = g_get_monotonic_time(),
     };
+}
+
+static double pages_per_clear(uint64_t pages, uint64_t calls)
+{
+    return calls ? (double)pages / (double)calls : 0;
 }
 
 static bool round_ended(Notifier *notifier, void *data, GError **errp)
@@ -45,10 +52,14 @@ static bool round_ended(Notifier *notifier, void *data, GError **errp)
         .sync_time = sync_us,
         .clear_calls = now.clear_calls - before->clear_calls,
         .clear_time = (now.clear_ns - before->clear_ns) / NS_PER_US,
+        .cleared_pages = now.cleared_pages - before->cleared_pages,
         .send_time = round_us > sync_us ? round_us - sync_us : 0,
         .pages = pages,
         .bytes = now.bytes - before->bytes,
     };
+    stats.pages_per_clear = pages_per_clear(stats.cleared_pages, stats.clear_calls);
+    trace_migration_round_dirty_log(stats.round, stats.sync_time, stats.clear_calls, stats.clear_time,
+                                    stats.cleared_pages);
     m->marks = now;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
     m->figures.rounds[m->figures.n_rounds++ % MIGRATION_ROUNDS_MAX] = stats;
@@ -72,6 +83,31 @@ static MigrationRoundStatsList *list_rounds(const MigrationFigures *f)
     for (uint64_t i = 0; i < count; i++) {
         const MigrationRoundStats *r = &f->rounds[(f->n_rounds - count + i) % MIGRATION_ROUNDS_MAX];
         list->items[i] = qapi_clone_MigrationRoundStats(r);
+    }
+    return list;
+}
+
+static DirtyLogProviderStatsList *list_dirty_log(const DirtyLog *log)
+{
+    DirtyLogProviderStatsList *list = g_new0(DirtyLogProviderStatsList, 1);
+
+    for (const DirtyLogProvider *p = log->providers; p; p = p->next) {
+        list->count++;
+    }
+    list->items = g_new0(DirtyLogProviderStats *, list->count);
+    size_t i = 0;
+    for (const DirtyLogProvider *p = log->providers; p; p = p->next) {
+        DirtyLogCounters c = dirty_log_get_counters(p);
+        DirtyLogProviderStats *s = g_new0(DirtyLogProviderStats, 1);
+        s->name = g_strdup(p->ops->name);
+        s->sync_calls = c.sync_calls;
+        s->sync_time = c.sync_ns / NS_PER_US;
+        s->clear_calls = c.clear_calls;
+        s->clear_time = c.clear_ns / NS_PER_US;
+        s->cleared_pages = c.cleared_pages;
+        s->pages_per_clear = pages_per_clear(c.cleared_pages, c.clear_calls);
+        s->requests = c.requests;
+        list->items[i++] = s;
     }
     return list;
 }
@@ -121,7 +157,19 @@ static void copy_counters(RamStats *to, const RamStats *from)
 
 void migration_keep_ram_stats(Migration *m)
 {
+    const MigrationHost *host = &m->ctx->host;
+
     copy_counters(&m->figures.ram, ram_save_stats(m->ram));
+    qapi_free_DirtyLogProviderStatsList(m->figures.dirty_log);
+    m->figures.dirty_log = list_dirty_log(host->ops->dirty_log(host->opaque));
+}
+
+/* ---- downtime ---- */
+
+void migration_downtime_phase(Migration *m, DowntimePhase phase)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
+    downtime_phase_ended(&m->figures.downtime, phase);
 }
 
 static MigrationRAMStats *ram_stats(const Migration *m, const RamStats *s, bool completed)
@@ -191,7 +239,8 @@ static void fill_times(MigrationInfo *info, const MigrationFigures *f, unsigned 
     info->has_expected_downtime = show & SHOW_EXPECTED_DOWNTIME;
     info->expected_downtime = f->expected_downtime_ms;
     info->has_downtime = show & SHOW_DOWNTIME;
-    info->downtime = (f->end_us - f->stopped_us) / US_PER_MS;
+    info->downtime = downtime_total(&f->downtime) / US_PER_MS;
+    info->x_downtime = show & SHOW_DOWNTIME ? downtime_report(&f->downtime) : NULL;
 }
 
 static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
@@ -200,7 +249,11 @@ static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
     RamStats s = f->ram;
 
     if (m->ram) {
+        const MigrationHost *host = &m->ctx->host;
         copy_counters(&s, ram_save_stats(m->ram));
+        info->x_dirty_log = list_dirty_log(host->ops->dirty_log(host->opaque));
+    } else if (f->dirty_log) {
+        info->x_dirty_log = qapi_clone_DirtyLogProviderStatsList(f->dirty_log);
     }
     fill_times(info, f, show);
     info->ram = ram_stats(m, &s, info->status == MIGRATION_STATUS_COMPLETED);
@@ -234,6 +287,9 @@ static void fill_incoming(MigrationInfo *info, const Incoming *in)
     }
     if (info->status == MIGRATION_STATUS_FAILED && in->error) {
         info->error_desc = g_strdup(in->error->message);
+    }
+    if (info->status == MIGRATION_STATUS_COMPLETED) {
+        info->x_downtime = downtime_report(&in->downtime);
     }
 }
 

@@ -345,14 +345,61 @@ static void show_rounds(Hmp *hmp, const MigrationRoundStatsList *list)
     if (!list || list->count == 0) {
         return;
     }
-    hmp_printf(hmp, "Rounds:\n  round  dirty pages  sync (us)  clear (us)  send (us)  pages  bytes\n");
+    hmp_printf(hmp, "Rounds:\n  round  dirty pages  sync (us)  clears  pages/clear  clear (us)  "
+                    "send (us)  pages  bytes\n");
     for (size_t i = 0; i < list->count; i++) {
         const MigrationRoundStats *r = list->items[i];
         hmp_printf(hmp,
-                   "  %5" PRIu64 "  %11" PRIu64 "  %9" PRIu64 "  %10" PRIu64 "  %9" PRIu64 "  %" PRIu64
-                   "  %" PRIu64 "\n",
-                   r->round, r->dirty_pages, r->sync_time, r->clear_time, r->send_time, r->pages, r->bytes);
+                   "  %5" PRIu64 "  %11" PRIu64 "  %9" PRIu64 "  %6" PRIu64 "  %11.1f  %10" PRIu64
+                   "  %9" PRIu64 "  %" PRIu64 "  %" PRIu64 "\n",
+                   r->round, r->dirty_pages, r->sync_time, r->clear_calls, r->pages_per_clear, r->clear_time,
+                   r->send_time, r->pages, r->bytes);
     }
+}
+
+static void show_dirty_log(Hmp *hmp, const DirtyLogProviderStatsList *list)
+{
+    if (!list || list->count == 0) {
+        return;
+    }
+    hmp_printf(hmp, "Dirty log:\n");
+    for (size_t i = 0; i < list->count; i++) {
+        const DirtyLogProviderStats *p = list->items[i];
+        hmp_printf(hmp,
+                   "  %s: syncs=%" PRIu64 " in %" PRIu64 " us, clears=%" PRIu64 " in %" PRIu64
+                   " us, pages/clear=%.1f, requests=%" PRIu64 "\n",
+                   p->name, p->sync_calls, p->sync_time, p->clear_calls, p->clear_time, p->pages_per_clear,
+                   p->requests);
+    }
+}
+
+static void show_downtime(Hmp *hmp, const MigrationDowntime *d)
+{
+    if (!d) {
+        return;
+    }
+    const struct {
+        const char *name;
+        bool there;
+        int64_t us;
+    } phases[] = {
+        { "stop", d->has_stop, d->stop },
+        { "pause", d->has_pause, d->pause },
+        { "sync", d->has_sync, d->sync },
+        { "transfer", d->has_transfer, d->transfer },
+        { "device-state", d->has_device_state, d->device_state },
+        { "hand-over", d->has_hand_over, d->hand_over },
+        { "receive", d->has_receive, d->receive },
+        { "load", d->has_load, d->load },
+        { "start", d->has_start, d->start },
+    };
+    hmp_printf(hmp, "Downtime (us): \t\ttotal=%" PRId64, d->total);
+    for (size_t i = 0; i < G_N_ELEMENTS(phases); i++) {
+        if (phases[i].there) {
+            hmp_printf(hmp, ", %s=%" PRId64, phases[i].name, phases[i].us);
+        }
+    }
+    hmp_printf(hmp, "\n");
 }
 
 /* What -a adds. */
@@ -375,6 +422,8 @@ static void show_all(Hmp *hmp, const MigrationInfo *info)
     if (info->has_cpu_throttle_percentage) {
         hmp_printf(hmp, "CPU Throttle (%%): %" PRId64 "\n", info->cpu_throttle_percentage);
     }
+    show_downtime(hmp, info->x_downtime);
+    show_dirty_log(hmp, info->x_dirty_log);
     show_rounds(hmp, info->x_rounds);
 }
 

@@ -186,6 +186,20 @@ def test_info_migrate(vm, folder):
     assert '\r\nGlobals:\r\n  store-global-state: on\r\n  only-migratable: off\r\n' in everything
 
 
+def test_info_migrate_details(godwit, make_vm, make_ram, folder):
+    """What QEMU does not have."""
+    vm = make_vm(godwit, 'vm', ram=make_ram(16 * MIB))
+    vm.hmp(f'migrate -d file:{folder}/out')
+    vm.wait_migration('completed')
+    text = vm.hmp('info migrate -a')
+    assert re.search(r'\r\nDowntime \(us\): \t\ttotal=\d+, stop=\d+, sync=\d+, transfer=\d+, '
+                     r'device-state=\d+, hand-over=\d+\r\n', text), text
+    assert re.search(r'\r\nDirty log:\r\n  software: syncs=\d+ in \d+ us, clears=\d+ in \d+ us, '
+                     r'pages/clear=[\d.]+, requests=0\r\n', text), text
+    assert re.search(r'\r\nRounds:\r\n  round  dirty pages  sync \(us\)  clears  pages/clear  clear \(us\)  '
+                     r'send \(us\)  pages  bytes\r\n +1 +4096 ', text), text
+
+
 def test_failed_migration_says_why(vm):
     vm.hmp('migrate -d tcp:127.0.0.1:1')
     vm.wait_migration('failed')

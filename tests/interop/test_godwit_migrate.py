@@ -63,6 +63,28 @@ def test_completes_with_summary(pair):
     pair.dst.ram.assert_same(pair.src.ram)
     pair.monitors_back()
     assert pair.dst.run_state == 'running' and pair.src.run_state == 'postmigrate'
+    assert phases(rows) == expected_phases(pair)
+
+
+def phases(rows):
+    names = ('stop', 'pause', 'last sync', 'transfer', 'device state', 'hand-over', 'load, there',
+             'start, there')
+    return {name: rows[name] for name in names if name in rows}
+
+
+def expected_phases(pair):
+    """As the two ends tell, in milliseconds; QEMU does not tell."""
+    source = pair.src.migration().get('x-downtime', {})
+    destination = pair.dst.migration().get('x-downtime', {})
+    if source:
+        assert sum(us for name, us in source.items() if name != 'total') == source['total']
+        assert source['total'] // 1000 == pair.src.migration()['downtime']
+        assert destination['receive'] + destination['load'] + destination['start'] == destination['total']
+    names = {'stop': source.get('stop'), 'last sync': source.get('sync'),
+             'transfer': source.get('transfer'), 'device state': source.get('device-state'),
+             'hand-over': source.get('hand-over'), 'load, there': destination.get('load'),
+             'start, there': destination.get('start')}
+    return {name: f'{us / 1000:.3f} ms' for name, us in names.items() if us is not None}
 
 
 def test_lines_of_progress(pair, folder):

@@ -69,7 +69,8 @@ static void save_all(Saver *s, bool return_path)
     g_assert_true(savevm_setup(s->save, &error));
     g_assert_true(savevm_iterate(s->save, UINT64_MAX, &done, &error));
     g_assert_true(done);
-    g_assert_true(savevm_complete(s->save, RUN_STATE_RUNNING, &error));
+    g_assert_true(savevm_complete_ram(s->save, &error));
+    g_assert_true(savevm_complete_devices(s->save, RUN_STATE_RUNNING, &error));
     g_assert_true(savevm_end(s->save, &error));
     g_assert_no_error(error);
 }
@@ -281,7 +282,8 @@ static void test_more_sections(void)
     s.save = savevm_new(&host, s.options, s.ram, s.writer);
     g_assert_true(savevm_start(s.save, false, NULL));
     g_assert_true(savevm_setup(s.save, NULL));
-    g_assert_true(savevm_complete(s.save, RUN_STATE_PAUSED, NULL));
+    g_assert_true(savevm_complete_ram(s.save, NULL));
+    g_assert_true(savevm_complete_devices(s.save, RUN_STATE_PAUSED, NULL));
     const GByteArray *bytes = channel_buffer_bytes(s.channel);
     g_assert_cmpmem(bytes->data + bytes->len - expected->len, expected->len, expected->data, expected->len);
     save_entry_list_remove(&s.host.entries, &entry);

@@ -19,7 +19,7 @@
 /* How long the guest may wait for a main thread that is too busy to look at new connections. */
 #define DRAIN_US (1000 * 1000)
 
-/* How long one that nobody needs may take to say that it is a multifd channel. */
+/* At least how long one that nobody needs may take to say that it is a multifd channel. */
 #define EXTRA_MS 500
 
 static void refuse_extra(Incoming *in)
@@ -35,23 +35,27 @@ static void refuse_waiting(Incoming *in)
     g_ptr_array_set_size(in->probes, 0);
 }
 
-static gboolean extra_timeout(gpointer opaque)
-{
-    Incoming *in = opaque;
-    in->extra_source = 0;
-    refuse_waiting(in);
-    return G_SOURCE_REMOVE;
-}
-
 /* Nobody else is expected. */
 static bool all_channels(const Incoming *in)
 {
     return in->channel && (!in->multifd || multifd_recv_full(in->multifd));
 }
 
+static gboolean extra_timeout(gpointer opaque)
+{
+    Incoming *in = opaque;
+
+    if (!in->probes->len || all_channels(in)) {
+        in->extra_source = 0;
+        refuse_waiting(in);
+        return G_SOURCE_REMOVE;
+    }
+    return G_SOURCE_CONTINUE;       /* a channel's own thread finds out whether it is the last */
+}
+
 static void limit_extras(Incoming *in)
 {
-    if (all_channels(in) && in->probes->len && !in->extra_source) {
+    if (in->channel && in->probes->len && !in->extra_source) {
         in->extra_source = g_timeout_add(EXTRA_MS, extra_timeout, in);
     }
 }

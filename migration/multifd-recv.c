@@ -38,6 +38,9 @@
 /* How long a connection may be between the kernel's backlog and us. */
 #define MISSING_US (700 * 1000)
 
+/* Connections that have begun a hello and not ended it, beyond as many as there are channels. */
+#define SILENT_MAX 64
+
 typedef struct RecvChannel {
     MultifdRecv *r;
     Channel *io;
@@ -407,22 +410,33 @@ void multifd_recv_free(MultifdRecv *r)
     g_free(r);
 }
 
-/* Connections that closed before their hello do not count. */
-static unsigned live_channels(const MultifdRecv *r)
+/* Under the lock: how many have said their hello, and how many may still. */
+static unsigned count_channels(const MultifdRecv *r, unsigned *silent)
 {
-    unsigned n = 0;
+    unsigned known = 0;
+
+    *silent = 0;
     for (guint i = 0; i < r->channels->len; i++) {
         const RecvChannel *ch = g_ptr_array_index(r->channels, i);
-        n += ch->known || !ch->ended;
+        known += ch->known;
+        *silent += !ch->known && !ch->ended;
     }
-    return n;
+    return known;
 }
 
 bool multifd_recv_full(const MultifdRecv *recv)
 {
     MultifdRecv *r = (MultifdRecv *)recv;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
-    return r->quit || live_channels(r) >= r->n;     /* after the end nobody may write to guest memory */
+    unsigned silent;
+    return r->quit || count_channels(r, &silent) >= r->n;   /* after the end nobody may write to guest memory */
+}
+
+/* Under the lock.  Whoever says half a hello and no more takes no channel's place. */
+static bool has_room(const MultifdRecv *r)
+{
+    unsigned silent, known = count_channels(r, &silent);
+    return !r->quit && known < r->n && silent < r->n + SILENT_MAX;
 }
 
 static bool prepare_decompression(RecvChannel *ch, GError **errp)
@@ -445,7 +459,10 @@ bool multifd_recv_add_channel(MultifdRecv *r, Channel *channel)
 {
     GError *error = NULL;
 
-    if (multifd_recv_full(r)) {
+    g_mutex_lock(&r->lock);
+    bool room = has_room(r);
+    g_mutex_unlock(&r->lock);
+    if (!room) {
         return false;
     }
     RecvChannel *ch = g_new0(RecvChannel, 1);

@@ -52,8 +52,10 @@ void multifd_recv_free(MultifdRecv *recv);
  */
 bool multifd_recv_add_channel(MultifdRecv *recv, Channel *channel);
 
-/* True once as many connections as channels are configured have been added, or it has been stopped.  Main
- * thread. */
+/*
+ * True once as many connections as channels are configured have said which channel they are, or it has been
+ * stopped.  Any thread.
+ */
 bool multifd_recv_full(const MultifdRecv *recv);
 
 /* Makes the threads, and the load thread at a marker, end soon; waits for nobody.  Any thread. */

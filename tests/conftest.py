@@ -28,11 +28,22 @@ def pytest_addoption(parser):
                     type=float,
                     default=1.0,
                     help='multiplies every time limit (sanitizers)')
+    group.addoption('--seeds',
+                    type=int,
+                    default=3,
+                    help='moments at which each kind of kill in test_multifd.py is tried (3)')
 
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'quick: part of the subset that takes less than a minute')
     deadline.scale = config.getoption('--timeout-scale')
+
+
+def pytest_generate_tests(metafunc):
+    """A test with an argument called seed runs once for each of --seeds random moments."""
+    if 'seed' in metafunc.fixturenames and not any(
+            'seed' in marker.args[0] for marker in metafunc.definition.iter_markers('parametrize')):
+        metafunc.parametrize('seed', range(metafunc.config.getoption('--seeds')))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -430,13 +430,17 @@ static bool sync_channels(MultifdSend *s, GError **errp)
     return wait_idle(s, errp);
 }
 
+/*
+ * The marker must not wait in the writer's buffer: the destination's channels stand at their SYNC until it
+ * comes, and the pages of the next round, which may begin in this very section, would fill their sockets.
+ */
 static bool sync_and_mark(MultifdSend *s, StreamWriter *w, GError **errp)
 {
     if (!sync_channels(s, errp)) {
         return false;
     }
     stream_put_be64(w, RAM_FLAG_MULTIFD_FLUSH);
-    return stream_writer_check(w, errp);
+    return stream_flush(w, errp);
 }
 
 static bool queue_page(MultifdSend *s, RAMBlock *block, uint64_t offset, GError **errp)

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The sending half of multifd alone: where its markers are when a round ends within a section. */
+#include "migration/multifd.h"
+#include "ram-test.h"
+
+#include <string.h>
+
+#define PAGES 1024
+#define FLUSH_WORD "\0\0\0\0\0\0\x02\0"       /* be64 0x200 */
+
+typedef struct Checker {
+    RamRoundNotifier notifier;
+    TestChannel *main;
+    unsigned rounds;
+} Checker;
+
+/* Runs after the sink's own notifier. */
+static bool check_marker(Notifier *notifier, void *data, GError **errp)
+{
+    Checker *c = (Checker *)notifier;
+    const GByteArray *sent = c->main->bytes;
+
+    c->rounds++;
+    g_assert_cmpuint(sent->len, >, 8);
+    g_assert_cmpmem(sent->data + sent->len - 8, 8, FLUSH_WORD, 8);
+    return true;
+}
+
+static void never_fails(const GError *error, void *opaque)
+{
+    g_error("%s", error->message);
+}
+
+/*
+ * Half of memory is sent when the log is fetched again and has pages that this round has passed: the next
+ * section ends the round and goes on with the next.  The destination's channels wait for the marker, so it
+ * must be on its way before anything of the next round.
+ */
+static void test_marker_is_sent(void)
+{
+    const uint64_t pages = PAGES;
+    g_autoptr(TestGuest) guest = test_guest_new(&pages, 1);
+    g_autoptr(GPtrArray) channels = g_ptr_array_new_with_free_func((GDestroyNotify)channel_unref);
+    MigrationOptions options = test_options();
+    MultifdCounters counters = { 0 };
+    DirtyLog log = { 0 };
+    WatchLog watch;
+    bool done = false;
+
+    memset(guest->blocks[0].host, 0x77, PAGES * PAGE);
+    options.p.zero_page_detection = ZERO_PAGE_DETECTION_MULTIFD;
+    watch_log_init(&watch);
+    dirty_log_add_provider(&log, &watch.provider);
+    g_ptr_array_add(channels, test_channel_new(NULL, 0, 0));
+
+    TestChannel *main = test_channel_new(NULL, 0, 0);
+    StreamWriter *w = stream_writer_new(&main->base);
+    RamSave *save = ram_save_new(&guest->ram, &log, &options, NULL);
+    MultifdSendConfig config = { .channels = channels, .counters = &counters, .on_error = never_fails };
+    ram_save_set_sink(save, multifd_send_new(save, &config, NULL));
+    Checker checker = { .notifier.notify = check_marker, .main = main };
+    OK(ram_save_setup(save, w, &error));
+    ram_round_add_notifier(save, &checker.notifier);
+
+    OK(ram_save_iterate(save, w, PAGES / 4 * PAGE, &done, &error));
+    g_assert_false(done);
+    g_assert_cmpuint(checker.rounds, ==, 0);
+    watch_log_mark(&watch, &guest->blocks[0], 0);
+    OK(ram_save_sync(save, false, &error));
+    while (!done) {
+        OK(ram_save_iterate(save, w, UINT64_MAX, &done, &error));
+    }
+    g_assert_cmpuint(checker.rounds, ==, 2);
+
+    ram_round_remove_notifier(save, &checker.notifier);
+    ram_save_free(save);
+    stream_writer_free(w);
+    channel_unref(&main->base);
+    dirty_log_remove_provider(&log, &watch.provider);
+    watch_log_free(&watch);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/multifd-marker/sent-when-a-round-ends", test_marker_is_sent);
+    return g_test_run();
+}

@@ -429,7 +429,8 @@ bool multifd_recv_full(const MultifdRecv *recv)
     MultifdRecv *r = (MultifdRecv *)recv;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
     unsigned silent;
-    return r->quit || count_channels(r, &silent) >= r->n;   /* after the end nobody may write to guest memory */
+    /* After the end nobody may write to guest memory. */
+    return r->quit || count_channels(r, &silent) >= r->n;
 }
 
 /* Under the lock.  Whoever says half a hello and no more takes no channel's place. */

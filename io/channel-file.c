@@ -118,6 +118,34 @@ Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **er
     return channel_file_new(fd, &st, errp);
 }
 
+int channel_file_fd(const Channel *c)
+{
+    const FdChannel *file = (const FdChannel *)c;
+    return file->write_fd >= 0 ? file->write_fd : file->read_fd;
+}
+
+int channel_file_punch_hole(Channel *c, off_t offset, off_t length)
+{
+    int err;
+
+    do {
+        int mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+        err = fallocate(channel_file_fd(c), mode, offset, length) < 0 ? errno : 0;
+    } while (err == EINTR);
+    return err;
+}
+
+bool channel_file_sync(Channel *c, GError **errp)
+{
+    while (fsync(channel_file_fd(c)) < 0) {
+        if (errno != EINTR) {
+            error_set_errno(errp, GODWIT_ERROR_IO, errno, "Unable to write the file to its disk");
+            return false;
+        }
+    }
+    return true;
+}
+
 int channel_file_truncate(Channel *c, off_t length)
 {
     int err;

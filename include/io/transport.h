@@ -76,6 +76,15 @@ Channel *channel_file_open(const char *path, int flags, mode_t mode, GError **er
  */
 int channel_file_truncate(Channel *c, off_t length);
 
+/* The descriptor of such a channel; it stays the channel's. */
+int channel_file_fd(const Channel *c);
+
+/* Frees the file's blocks in the range, which then reads as zeroes; its length stays.  0, or an errno. */
+int channel_file_punch_hole(Channel *c, off_t offset, off_t length);
+
+/* Waits until the file is on the disk. */
+bool channel_file_sync(Channel *c, GError **errp);
+
 /*
  * A channel in memory for tests: writes append, reads take from the front, the
  * end of what is there is the end of the file.  Seeking moves the place of the next read.  Any threads.

@@ -137,7 +137,7 @@ static Channel *open_named_fd(const MigrationHost *host, const char *name, bool 
 
 /* ---- files ---- */
 
-static bool is_fdset(const char *filename, int64_t *id)
+bool migration_is_fdset(const char *filename, int64_t *id)
 {
     return g_str_has_prefix(filename, FDSET_PREFIX) &&
            g_ascii_string_to_signed(filename + strlen(FDSET_PREFIX), 10, 0, INT64_MAX, id, NULL);
@@ -146,7 +146,7 @@ static bool is_fdset(const char *filename, int64_t *id)
 static Channel *open_file(const MigrationHost *host, const char *filename, int flags, GError **errp)
 {
     int64_t id;
-    if (!is_fdset(filename, &id)) {
+    if (!migration_is_fdset(filename, &id)) {
         return channel_file_open(filename, flags, 0600, errp);
     }
     int fd = host->ops->dup_fdset(host->opaque, id, flags, errp);

@@ -17,6 +17,9 @@ MigrationAddress *migration_main_address(const char *uri, const MigrationChannel
 /* Refuses capabilities that this kind of transport cannot have. */
 bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options, GError **errp);
 
+/* Does @filename name a set of descriptors, and which? */
+bool migration_is_fdset(const char *filename, int64_t *id);
+
 /*
  * Source.  Opens what opens at once: a file (created, truncated to the offset, positioned there), a named
  * descriptor, a command (whose output nobody reads without @return_path).  *@channel stays NULL if the

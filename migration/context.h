@@ -7,7 +7,9 @@
 #include "migration/channels.h"
 #include "migration/downtime.h"
 #include "migration/host.h"
+#include "migration/page-file.h"
 #include "migration/loadvm.h"
+#include "migration/mapped-ram.h"
 #include "migration/multifd.h"
 #include "migration/policy.h"
 #include "migration/ram.h"
@@ -39,6 +41,7 @@ typedef struct MigrationFigures {
     DirtyLogProviderStatsList *dirty_log;   /* likewise */
     MigrationRoundStats rounds[MIGRATION_ROUNDS_MAX];   /* a ring, written at n_rounds % MAX */
     uint64_t n_rounds;
+    const char *file_engine;                /* of mapped-ram, a literal; NULL: none */
 } MigrationFigures;
 
 /* One outgoing migration, kept after its end until the next one begins. */
@@ -50,6 +53,7 @@ typedef struct Migration {
     SocketAddress *connect_to;              /* NULL: channel is open already */
     GCancellable *cancellable;
     bool return_path;
+    PageFile pages;                         /* with mapped-ram; closed by the migration thread */
     GThread *thread;                        /* joined by the main thread */
 
     /* Guarded by ctx->lock; ctx->cond is broadcast when one of these changes. */
@@ -91,6 +95,8 @@ typedef struct Incoming {
     bool listens;                           /* others than the main channel may connect */
     MigrationOptions *options;              /* as they are when the first connection comes */
     MultifdRecv *multifd;                   /* likewise, with the capability; NULL without */
+    PageFile pages;                         /* with mapped-ram */
+    MappedRamLoad *mapped;                  /* likewise; NULL without */
 
     /* The main thread's own. */
     Listener *listener;
@@ -105,6 +111,7 @@ typedef struct Incoming {
     GError *mismatch;                       /* the source has channels that we do not expect */
     bool connections_seen;                  /* see incoming_drain_connections() */
     bool stopping;
+    bool cut;                               /* by yank */
     GError *error;
     Downtime downtime;
 } Incoming;

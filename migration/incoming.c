@@ -20,6 +20,9 @@
 #include "util/error.h"
 #include "util/fault.h"
 
+/* Threads that read a file with mapped-ram, unless multifd says how many. */
+#define READERS_MAX 4
+
 /* Everything that runs on behalf of @in is gone afterwards; its address and error stay to be queried. */
 static void incoming_stop(Incoming *in)
 {
@@ -51,6 +54,8 @@ void incoming_free(Incoming *in)
     }
     incoming_stop(in);
     multifd_recv_free(in->multifd);
+    mapped_ram_load_free(in->mapped);
+    page_file_close(&in->pages);
     g_clear_pointer(&in->probes, g_ptr_array_unref);
     channel_unref(in->channel);
     qapi_free_SocketAddressList(in->addresses);
@@ -175,6 +180,12 @@ static bool load_stream(Incoming *in, LoadVM *l, GError **errp)
 
     if (in->multifd) {
         ram_load_set_source(loadvm_ram(l), multifd_recv_source(in->multifd));
+    } else if (in->mapped) {
+        ram_load_set_source(loadvm_ram(l), mapped_ram_load_source(in->mapped));
+        if (!mapped_ram_load_check(in->mapped, errp)) {
+            g_prefix_error(errp, "load of migration failed: ");
+            return false;
+        }
     }
     bool ok = loadvm_run(l, &error) && incoming_drain_connections(in, &error);
     if (!ok) {
@@ -288,6 +299,7 @@ static Incoming *incoming_new(MigrationContext *ctx, bool exit_on_error, Listene
 {
     Incoming *in = g_new0(Incoming, 1);
     in->ctx = ctx;
+    in->pages.fd = -1;
     in->exit_on_error = exit_on_error;
     in->listener = listener;
     in->listens = listener != NULL;
@@ -296,6 +308,45 @@ static Incoming *incoming_new(MigrationContext *ctx, bool exit_on_error, Listene
         in->addresses = qapi_clone_SocketAddressList(listener_addresses(listener));
     }
     return in;
+}
+
+/* Any thread of the load. */
+static bool is_interrupted(void *opaque)
+{
+    Incoming *in = opaque;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&in->ctx->lock);
+    return in->stopping || in->cut;
+}
+
+/* Without multifd there is nothing that says how many threads may read; more than these do not help. */
+static unsigned count_readers(const MigrationOptions *options)
+{
+    return options->caps[MIGRATION_CAPABILITY_MULTIFD] ? options->p.multifd_channels
+                                                       : MIN(g_get_num_processors(), READERS_MAX);
+}
+
+/* With mapped-ram pages come from the file by themselves. */
+static bool prepare_mapped_ram(Incoming *in, const MigrationAddress *addr, Channel *channel, GError **errp)
+{
+    const MigrationHost *host = &in->ctx->host;
+
+    incoming_fix_options(in);
+    if (!in->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM]) {
+        return true;
+    }
+    if (!page_file_open(&in->pages, host, addr->u.file->filename, channel, in->options->p.direct_io, errp)) {
+        return false;
+    }
+    MappedRamLoadConfig config = {
+        .file = channel,
+        .offset = addr->u.file->offset,
+        .pages = &in->pages,
+        .readers = count_readers(in->options),
+        .interrupted = is_interrupted,
+        .opaque = in,
+    };
+    in->mapped = mapped_ram_load_new(host->ops->ram(host->opaque), in->options, &config);
+    return true;
 }
 
 bool migration_incoming_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels,
@@ -319,6 +370,11 @@ bool migration_incoming_start(MigrationContext *ctx, const char *uri, const Migr
 
     Incoming *old = ctx->incoming;
     Incoming *in = incoming_new(ctx, exit_on_error, listener);
+    if (channel && !prepare_mapped_ram(in, addr, channel, errp)) {
+        channel_unref(channel);
+        incoming_free(in);
+        return false;
+    }
     g_mutex_lock(&ctx->lock);
     ctx->incoming = in;
     g_mutex_unlock(&ctx->lock);

@@ -182,6 +182,7 @@ static Migration *outgoing_new(MigrationContext *ctx, MigrationOptions *options)
     Migration *m = g_new0(Migration, 1);
     m->ctx = ctx;
     m->options = options;
+    m->pages.fd = -1;
     m->cancellable = g_cancellable_new();
     m->return_path = options->caps[MIGRATION_CAPABILITY_RETURN_PATH] ||
                      options->caps[MIGRATION_CAPABILITY_POSTCOPY_RAM];
@@ -221,6 +222,13 @@ static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **er
 {
     g_autoptr(GError) error = NULL;
     if (!migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, &error)) {
+        fail_at_once(m, error);
+        g_propagate_error(errp, g_steal_pointer(&error));
+        return false;
+    }
+    if (m->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM] &&
+        !page_file_open(&m->pages, &m->ctx->host, addr->u.file->filename, m->channel,
+                        m->options->p.direct_io, &error)) {
         fail_at_once(m, error);
         g_propagate_error(errp, g_steal_pointer(&error));
         return false;
@@ -308,6 +316,7 @@ void migration_yank(MigrationContext *ctx)
         migration_shutdown_channels(ctx->outgoing);
     }
     if (ctx->incoming && ctx->incoming->channel) {
+        ctx->incoming->cut = true;
         channel_shutdown(ctx->incoming->channel);
     }
     if (ctx->incoming && ctx->incoming->multifd) {

@@ -3,6 +3,7 @@
 #include "migration/precopy.h"
 
 #include "io/transport.h"
+#include "migration/mapped-ram.h"
 #include "trace-migration.h"
 #include "util/error.h"
 #include "util/fault.h"
@@ -85,10 +86,22 @@ static void refresh_live(Migration *m)
 
 /* ---- connecting and setting up ---- */
 
+/* Channels to a file are threads of the sink; only their counters are kept here. */
+static void count_file_channels(Migration *m)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
+    m->n_multifd = m->options->p.multifd_channels;
+    m->multifd = g_new0(MultifdCounters, m->n_multifd);
+}
+
 /* The main channel is first, so that a destination that goes by the order recognises it. */
 static bool connect_multifd(Migration *m, GError **errp)
 {
-    if (!m->options->caps[MIGRATION_CAPABILITY_MULTIFD] || !m->connect_to) {
+    if (!m->options->caps[MIGRATION_CAPABILITY_MULTIFD]) {
+        return true;
+    }
+    if (!m->connect_to) {
+        count_file_channels(m);
         return true;
     }
     g_mutex_lock(&m->ctx->lock);
@@ -142,11 +155,43 @@ static void multifd_failed(const GError *error, void *opaque)
     g_mutex_unlock(&m->ctx->lock);
 }
 
+/* Any thread of the sink. */
+static bool is_interrupted(void *opaque)
+{
+    return !check_interrupt(opaque, NULL);
+}
+
+static RamSink *make_mapped_ram(Migration *m, RamSave *ram, GError **errp)
+{
+    MappedRamSaveConfig config = {
+        .file = m->channel,
+        .pages = &m->pages,
+        .channels = m->n_multifd,
+        .counters = m->multifd,
+        .interrupted = is_interrupted,
+        .opaque = m,
+    };
+    RamSink *sink = mapped_ram_save_new(ram, &config, errp);
+
+    if (sink) {
+        const char *engine = mapped_ram_save_backend(sink);
+        g_mutex_lock(&m->ctx->lock);
+        m->figures.file_engine = engine;
+        g_mutex_unlock(&m->ctx->lock);
+        migration_host_log(&m->ctx->host, "mapped-ram: pages are written by %s%s", engine,
+                           m->pages.direct ? " with O_DIRECT" : "");
+    }
+    return sink;
+}
+
 /* How pages are to travel. */
 static RamSink *make_sink(Migration *m, RamSave *ram, GError **errp)
 {
     const MigrationHost *host = &m->ctx->host;
 
+    if (m->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM]) {
+        return make_mapped_ram(m, ram, errp);
+    }
     if (!m->multifd) {
         return ram_sink_stream_new(ram);
     }
@@ -446,6 +491,14 @@ static bool switch_over(Migration *m, GError **errp)
     return true;
 }
 
+/* Where it is asked for, a guest in a file is not given up before it is on the disk. */
+static bool sync_file(Migration *m, GError **errp)
+{
+    bool wanted = m->options->p.x_file_fsync && channel_has_feature(m->channel, CHANNEL_FEATURE_SEEKABLE);
+
+    return !wanted || (!fault_point("migration-file-sync", errp) && channel_file_sync(m->channel, errp));
+}
+
 /*
  * The last bytes.  Success here means that the guest is the destination's, so nothing after it may fail: with
  * a return path that is its verdict, without one the moment when the transport has taken everything (for a
@@ -457,7 +510,7 @@ static bool hand_over(Migration *m, GError **errp)
         return false;
     }
     if (!m->return_path) {
-        bool ok = channel_close(m->channel, errp);
+        bool ok = sync_file(m, errp) && channel_close(m->channel, errp);
         migration_downtime_phase(m, DOWNTIME_HAND_OVER);
         return ok;
     }
@@ -513,6 +566,7 @@ static void release(Migration *m)
         ram_round_remove_notifier(ram, &m->round_notifier);
     }
     ram_save_free(ram);
+    page_file_close(&m->pages);
     g_clear_pointer(&multifd_channels, g_ptr_array_unref);
     channel_unref(channel);
     qapi_free_MigrationParameters(g_steal_pointer(&m->live));

@@ -243,6 +243,14 @@ static void fill_times(MigrationInfo *info, const MigrationFigures *f, unsigned 
     info->x_downtime = show & SHOW_DOWNTIME ? downtime_report(&f->downtime) : NULL;
 }
 
+static MigrationFileInfo *file_info(const char *engine, bool direct)
+{
+    MigrationFileInfo *info = g_new0(MigrationFileInfo, 1);
+    info->engine = g_strdup(engine);
+    info->direct_io = direct;
+    return info;
+}
+
 static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
 {
     const MigrationFigures *f = &m->figures;
@@ -266,6 +274,9 @@ static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
     info->cpu_throttle_percentage = f->throttle_percent;
     info->x_rounds = list_rounds(f);
     info->x_multifd_channels = list_multifd(m);
+    if (f->file_engine) {
+        info->x_file = file_info(f->file_engine, m->pages.direct);
+    }
 }
 
 static void fill_outgoing(MigrationInfo *info, const Migration *m)
@@ -290,6 +301,11 @@ static void fill_incoming(MigrationInfo *info, const Incoming *in)
     }
     if (info->status == MIGRATION_STATUS_COMPLETED) {
         info->x_downtime = downtime_report(&in->downtime);
+    }
+    if (in->mapped && mapped_ram_load_backend(in->mapped)) {
+        info->x_file = file_info(mapped_ram_load_backend(in->mapped), in->pages.direct);
+        info->x_file->has_pages_left = info->status != MIGRATION_STATUS_COMPLETED;
+        info->x_file->pages_left = mapped_ram_load_left(in->mapped);
     }
 }
 

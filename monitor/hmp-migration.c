@@ -340,6 +340,21 @@ static void show_addresses(Hmp *hmp, const SocketAddressList *list)
     hmp_printf(hmp, "]\n");
 }
 
+static void show_file(Hmp *hmp, const MigrationFileInfo *file)
+{
+    if (!file) {
+        return;
+    }
+    hmp_printf(hmp, "File: engine=%s, direct-io=%s", file->engine, file->direct_io ? "on" : "off");
+    if (file->lazy) {
+        hmp_printf(hmp, ", lazy");
+    }
+    if (file->has_pages_left) {
+        hmp_printf(hmp, ", pages_left=%" PRIu64, file->pages_left);
+    }
+    hmp_printf(hmp, "\n");
+}
+
 static void show_rounds(Hmp *hmp, const MigrationRoundStatsList *list)
 {
     if (!list || list->count == 0) {
@@ -447,6 +462,7 @@ bool hmp_info_migrate(Hmp *hmp, const HmpArgs *args, GError **errp)
     if (info->ram) {
         show_ram(hmp, info->ram);
     }
+    show_file(hmp, info->x_file);
     show_addresses(hmp, info->socket_address);
     if (hmp_on(args, "all")) {
         show_all(hmp, info);

@@ -23,8 +23,6 @@ MACHINE = workload.machine(rate='20M', working_set='4M', zero=20, compressible=2
 
 # Points that no scenario here passes, and where they are tested instead.
 ELSEWHERE = {
-    'channel-pread': 'positioned reads, which mapped-ram files will need',
-    'channel-pwrite': 'positioned writes, which mapped-ram files will need',
     'memory-backend-prealloc': 'test_start_up_faults',
 }
 SCENARIOS = {
@@ -33,6 +31,9 @@ SCENARIOS = {
     'fd': {'kind': 'fd', 'capabilities': ('return-path',)},
     'exec': {'kind': 'exec', 'capabilities': ()},
     'file': {'kind': 'file', 'capabilities': ()},
+    'mapped-ram': {'kind': 'file', 'capabilities': ('mapped-ram',)},
+    'mapped-ram-multifd': {'kind': 'file', 'capabilities': ('mapped-ram', 'multifd'),
+                           'parameters': {'direct_io': True, 'x_file_fsync': True}},
 }
 
 
@@ -90,6 +91,7 @@ class Attempt:
         self.lab = lab
         self.kind = SCENARIOS[scenario]['kind']
         self.capabilities = SCENARIOS[scenario]['capabilities']
+        self.parameters = SCENARIOS[scenario].get('parameters', {})
         self.faults = faults or {}
         self.trace = {side: os.path.join(lab.folder, f'{side}{lab.count}.trace') if trace else None
                       for side in ('src', 'dst')}
@@ -134,7 +136,7 @@ class Attempt:
             vm.connect()
             if side == 'src':
                 vm.set_parameters(max_bandwidth=0)
-            vm.set_capabilities(*self.capabilities)
+            self.configure(vm)
         except (VmDied, QmpClosed):
             status = vm.wait_exit()
             assert side in self.faults and (status == 1 or self.killed(side, status)), self.story()
@@ -142,6 +144,11 @@ class Attempt:
             return False
         self.started[side] = True
         return True
+
+    def configure(self, vm):
+        vm.set_capabilities(*self.capabilities)
+        if self.parameters:
+            vm.set_parameters(**self.parameters)
 
     def killed(self, side, status):
         return status == -signal.SIGKILL and self.faults.get(side, '').endswith(':kill')
@@ -226,7 +233,7 @@ class Attempt:
         route = self.lab.route(self.kind)
         good = self.lab.vm('good', incoming='defer').connect()
         try:
-            good.set_capabilities(*self.capabilities)
+            self.configure(good)
             if route.stored:
                 route.connect(self.src)
                 self.src.wait_migration('completed')
@@ -245,6 +252,7 @@ class Attempt:
         """What was saved can be loaded by another."""
         good = self.lab.vm('good', incoming='defer').connect()
         try:
+            self.configure(good)
             self.route.load(good)
             self.guest_is_at(good)
         finally:

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The source's half of mapped-ram: the sink, and the threads that write with multifd. */
+
+/*
+ * Without multifd the migration thread looks for zero pages and hands writes to one engine, which works
+ * beside it. With multifd it only writes down runs of pages, up to 1 MiB in a job; channel threads take jobs
+ * from a ring, each with an engine of its own. Nothing tells in the file who wrote what.
+ *
+ * The barrier at the end of a round: the ring runs empty, no thread has a job in hand, every engine runs dry.
+ * Threads drain their own engines, when they are asked to. Then the migration thread, alone, makes holes of
+ * what has turned zero. The bitmaps are written when the last round has ended.
+ */
+#include "migration/mapped-ram-writer.h"
+
+#include "migration/ram-holes.h"
+#include "trace-migration.h"
+#include "util/be.h"
+#include "util/bitmap.h"
+#include "util/error.h"
+#include "util/fault.h"
+
+#include <string.h>
+
+/* A job ends at a multiple of so many pages of its block: 1 MiB. */
+#define JOB_PAGES 256
+
+/* Runs in a job: where few pages are dirty they lie apart. */
+#define JOB_RUNS 64
+
+/* Jobs in the ring per channel: enough that a channel finds the next one when it has done one. */
+#define RING_PER_CHANNEL 2
+
+/* How often a wait looks whether it is of any use. */
+#define LOOK_US (100 * 1000)
+
+#define PAGES_MASK ((uint64_t)MAPPED_RAM_PAGES_ALIGN - 1)
+
+typedef struct SaveRun {
+    uint64_t first, count;
+} SaveRun;
+
+typedef struct SaveJob {
+    MappedRamSaveBlock *b;
+    unsigned n;
+    uint64_t pages;
+    SaveRun runs[JOB_RUNS];
+} SaveJob;
+
+typedef struct MappedRamSave MappedRamSave;
+
+typedef struct SaveChannel {
+    MappedRamSave *s;
+    unsigned id;
+    GThread *thread;            /* NULL: the migration thread */
+    MappedRamWriter writer;
+    bool drain_wanted;          /* s->lock */
+    SaveJob job;                /* the thread's own */
+} SaveChannel;
+
+struct MappedRamSave {
+    RamSink base;
+
+    /* Fixed. */
+    MappedRamSaveConfig config;
+    RamSave *save;
+    RamStats *stats;
+    bool threaded;
+    unsigned n;
+    SaveChannel *channels;      /* without multifd there is one, without a thread */
+
+    /* The migration thread's own; @blocks is read by others. */
+    GPtrArray *blocks;          /* of MappedRamSaveBlock, by block index */
+    SaveJob pending;
+    uint64_t charged;           /* bytes already told to the rate limit */
+    RamRoundNotifier round_end;
+
+    GMutex lock;
+    GCond work;                 /* to the channels */
+    GCond progress;             /* to the migration thread */
+    /* Under the lock. */
+    SaveJob *ring;
+    unsigned ring_size, head, count;
+    unsigned busy;              /* channels with a job in hand */
+    unsigned drains_left;
+    bool quit;
+    GError *error;
+};
+
+/* ---- channel threads ---- */
+
+static bool write_job(MappedRamWriter *w, const SaveJob *job, GError **errp)
+{
+    for (unsigned i = 0; i < job->n; i++) {
+        if (!mapped_ram_writer_run(w, job->b, job->runs[i].first, job->runs[i].count, errp)) {
+            return false;
+        }
+    }
+    trace_mapped_ram_job(job->b->block->idstr, job->runs[0].first, job->pages);
+    return mapped_ram_writer_flush(w, errp);
+}
+
+/* Under the lock: waits for something to do.  False when it is time to end.  @drain tells which kind. */
+static bool next_work(SaveChannel *ch, bool *drain)
+{
+    MappedRamSave *s = ch->s;
+
+    for (;;) {
+        if (s->quit || s->error) {
+            return false;
+        }
+        if (s->count) {
+            ch->job = s->ring[s->head];
+            s->head = (s->head + 1) % s->ring_size;
+            s->count--;
+            s->busy++;
+            g_cond_signal(&s->progress);
+            *drain = false;
+            return true;
+        }
+        if (ch->drain_wanted) {
+            *drain = true;
+            return true;
+        }
+        g_cond_wait(&s->work, &s->lock);
+    }
+}
+
+static void work_done(SaveChannel *ch, bool drain)
+{
+    MappedRamSave *s = ch->s;
+
+    if (drain) {
+        ch->drain_wanted = false;
+        s->drains_left--;
+    } else {
+        s->busy--;
+    }
+    if (!s->drains_left && !s->busy && !s->count) {
+        g_cond_signal(&s->progress);
+    }
+}
+
+static gpointer channel_thread(gpointer opaque)
+{
+    SaveChannel *ch = opaque;
+    MappedRamSave *s = ch->s;
+    GError *error = NULL;
+    bool drain, ok = true;
+
+    g_mutex_lock(&s->lock);
+    while (ok && next_work(ch, &drain)) {
+        g_mutex_unlock(&s->lock);
+        ok = drain ? mapped_ram_writer_drain(&ch->writer, &error) : write_job(&ch->writer, &ch->job, &error);
+        g_mutex_lock(&s->lock);
+        if (ok) {
+            work_done(ch, drain);
+        }
+    }
+    if (!ok && !s->error) {
+        s->error = g_steal_pointer(&error);
+        g_cond_broadcast(&s->work);
+        g_cond_signal(&s->progress);
+    }
+    g_mutex_unlock(&s->lock);
+    g_clear_error(&error);
+    return NULL;
+}
+
+/* ---- the migration thread's side of the ring ---- */
+
+/* Under the lock. */
+static bool check_error(MappedRamSave *s, GError **errp)
+{
+    if (!s->error && s->config.interrupted(s->config.opaque)) {
+        g_set_error(&s->error, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "interrupted");
+        g_cond_broadcast(&s->work);
+    }
+    if (s->error) {
+        g_propagate_error(errp, g_error_copy(s->error));
+    }
+    return !s->error;
+}
+
+/* Under the lock. */
+static void wait_progress(MappedRamSave *s)
+{
+    g_cond_wait_until(&s->progress, &s->lock, g_get_monotonic_time() + LOOK_US);
+}
+
+static bool push_pending(MappedRamSave *s, GError **errp)
+{
+    if (!s->pending.n) {
+        return true;
+    }
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
+    while (s->count == s->ring_size && check_error(s, NULL)) {
+        wait_progress(s);
+    }
+    if (!check_error(s, errp)) {
+        return false;
+    }
+    s->ring[(s->head + s->count) % s->ring_size] = s->pending;
+    s->count++;
+    g_cond_signal(&s->work);
+    s->pending.n = 0;
+    s->pending.pages = 0;
+    return true;
+}
+
+/* Under the lock. */
+static bool wait_idle(MappedRamSave *s, GError **errp)
+{
+    while ((s->count || s->busy || s->drains_left) && check_error(s, NULL)) {
+        wait_progress(s);
+    }
+    return check_error(s, errp);
+}
+
+static bool drain_channels(MappedRamSave *s, GError **errp)
+{
+    if (!push_pending(s, errp)) {
+        return false;
+    }
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
+    if (!wait_idle(s, errp)) {
+        return false;
+    }
+    for (unsigned i = 0; i < s->n; i++) {
+        s->channels[i].drain_wanted = true;
+    }
+    s->drains_left = s->n;
+    g_cond_broadcast(&s->work);
+    return wait_idle(s, errp);
+}
+
+/* Everything that was handed to the sink is in the file. */
+static bool drain(MappedRamSave *s, GError **errp)
+{
+    return s->threaded ? drain_channels(s, errp) : mapped_ram_writer_drain(&s->channels[0].writer, errp);
+}
+
+static bool queue_run(MappedRamSave *s, MappedRamSaveBlock *b, uint64_t first, uint64_t count, GError **errp)
+{
+    SaveJob *job = &s->pending;
+
+    if (job->n && job->b != b && !push_pending(s, errp)) {
+        return false;
+    }
+    while (count) {
+        uint64_t n = MIN(count, JOB_PAGES - first % JOB_PAGES);
+        SaveRun *last = job->n ? &job->runs[job->n - 1] : NULL;
+        job->b = b;
+        if (last && last->first + last->count == first) {
+            last->count += n;
+        } else {
+            job->runs[job->n++] = (SaveRun){ first, n };
+        }
+        job->pages += n;
+        first += n;
+        count -= n;
+        bool full = job->n == JOB_RUNS || job->pages >= JOB_PAGES || first % JOB_PAGES == 0;
+        if (full && !push_pending(s, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the sink ---- */
+
+static bool round_ended(Notifier *notifier, void *data, GError **errp)
+{
+    MappedRamSave *s = (MappedRamSave *)((char *)notifier - offsetof(MappedRamSave, round_end));
+
+    if (!drain(s, errp)) {
+        return false;
+    }
+    for (guint i = 0; i < s->blocks->len; i++) {
+        if (!mapped_ram_make_holes(g_ptr_array_index(s->blocks, i), s->config.file, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void put_header(StreamWriter *w, const MappedRamSaveBlock *b)
+{
+    MappedRamHeaderWire wire;
+
+    mapped_ram_header_encode(&wire, b->bitmap_offset, b->pages_offset);
+    stream_put(w, &wire, sizeof(wire));
+}
+
+static bool setup_block(RamSink *sink, StreamWriter *w, RAMBlock *block, GError **errp)
+{
+    MappedRamSave *s = (MappedRamSave *)sink;
+    const MigrationOptions *options = ram_save_options(s->save);
+    MappedRamSaveBlock *b = g_new0(MappedRamSaveBlock, 1);
+
+    g_assert(s->blocks->len == block->index);
+    g_ptr_array_add(s->blocks, b);
+    b->block = block;
+    b->pages = ramblock_pages(block);
+    b->ignored = options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] && block->shared;
+    if (b->ignored) {
+        put_header(w, b);
+        return stream_writer_check(w, errp);
+    }
+    if (fault_point("mapped-ram-setup", errp) || !stream_flush(w, errp)) {
+        return false;
+    }
+    off_t here = channel_seek(s->config.file, 0, SEEK_CUR, errp);
+    if (here < 0) {
+        return false;
+    }
+    b->holes_known = ram_holes_known(block);
+    b->data = bitmap_new(b->pages);
+    b->written = bitmap_new(b->pages);
+    b->bitmap_offset = (uint64_t)here + sizeof(MappedRamHeaderWire);
+    uint64_t bitmap_end = b->bitmap_offset + mapped_ram_bitmap_size(block->used_length);
+    b->pages_offset = (bitmap_end + PAGES_MASK) & ~PAGES_MASK;
+    if (b->pages_offset > INT64_MAX - block->used_length) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                    "RAM block '%s' does not fit into the file behind offset 0x%" G_GINT64_MODIFIER "x",
+                    block->idstr, b->bitmap_offset);
+        return false;
+    }
+    put_header(w, b);
+    trace_mapped_ram_block(block->idstr, b->bitmap_offset, b->pages_offset, block->used_length);
+    return stream_writer_seek(w, b->pages_offset + block->used_length, errp);
+}
+
+static bool setup(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    MappedRamSave *s = (MappedRamSave *)sink;
+
+    ram_round_add_notifier(s->save, &s->round_end);
+    return true;
+}
+
+/* What has been written since it was last asked for: the rate limit lags behind by what is queued. */
+static uint64_t charge_bytes(MappedRamSave *s)
+{
+    uint64_t written = s->threaded ? ram_stats_get(&s->stats->multifd_bytes) : s->channels[0].writer.bytes;
+    uint64_t bytes = written - s->charged;
+    s->charged = written;
+    return bytes;
+}
+
+static bool send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, uint64_t first, uint64_t count,
+                     uint64_t *bytes, GError **errp)
+{
+    MappedRamSave *s = (MappedRamSave *)sink;
+    MappedRamSaveBlock *b = g_ptr_array_index(s->blocks, block->index);
+    bool ok = s->threaded ? queue_run(s, b, first, count, errp)
+                          : mapped_ram_writer_run(&s->channels[0].writer, b, first, count, errp);
+
+    *bytes = charge_bytes(s);
+    return ok;
+}
+
+static bool flush(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    MappedRamSave *s = (MappedRamSave *)sink;
+    return s->threaded ? push_pending(s, errp) : mapped_ram_writer_flush(&s->channels[0].writer, errp);
+}
+
+/* The last round has ended: all pages are in the file. */
+static bool complete(RamSink *sink, StreamWriter *w, GError **errp)
+{
+    MappedRamSave *s = (MappedRamSave *)sink;
+
+    if (fault_point("mapped-ram-bitmap", errp)) {
+        return false;
+    }
+    for (guint i = 0; i < s->blocks->len; i++) {
+        const MappedRamSaveBlock *b = g_ptr_array_index(s->blocks, i);
+        if (!b->ignored && !mapped_ram_write_bitmap(b, s->config.file, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void block_free(gpointer data)
+{
+    MappedRamSaveBlock *b = data;
+
+    if (!b->ignored) {
+        bitmap_free(b->data, b->pages);
+        bitmap_free(b->written, b->pages);
+    }
+    g_free(b);
+}
+
+static void cleanup(RamSink *sink)
+{
+    MappedRamSave *s = (MappedRamSave *)sink;
+
+    ram_round_remove_notifier(s->save, &s->round_end);
+    g_mutex_lock(&s->lock);
+    s->quit = true;
+    g_cond_broadcast(&s->work);
+    g_mutex_unlock(&s->lock);
+    for (unsigned i = 0; i < s->n; i++) {
+        if (s->channels[i].thread) {
+            g_thread_join(s->channels[i].thread);
+        }
+        file_io_free(s->channels[i].writer.io);
+    }
+    g_clear_error(&s->error);
+    g_mutex_clear(&s->lock);
+    g_cond_clear(&s->work);
+    g_cond_clear(&s->progress);
+    g_ptr_array_unref(s->blocks);
+    channel_unref(s->config.file);
+    g_free(s->channels);
+    g_free(s->ring);
+    g_free(s);
+}
+
+static const RamSinkOps mapped_ram_sink_ops = {
+    .name = "mapped-ram",
+    .setup_block = setup_block,
+    .setup = setup,
+    .send_run = send_run,
+    .flush = flush,
+    .complete = complete,
+    .cleanup = cleanup,
+};
+
+const char *mapped_ram_save_backend(const RamSink *sink)
+{
+    return file_io_backend(((const MappedRamSave *)sink)->channels[0].writer.io);
+}
+
+/* ---- birth ---- */
+
+static bool start_channel(MappedRamSave *s, unsigned id, GError **errp)
+{
+    SaveChannel *ch = &s->channels[id];
+    FileIoConfig config = {
+        .fd = s->config.pages->fd,
+        .write = true,
+        .interrupted = s->config.interrupted,
+        .opaque = s->config.opaque,
+    };
+
+    ch->s = s;
+    ch->id = id;
+    ch->writer.stats = s->stats;
+    ch->writer.counters = s->threaded ? &s->config.counters[id] : NULL;
+    ch->writer.detect_zero = ram_save_options(s->save)->p.zero_page_detection != ZERO_PAGE_DETECTION_NONE;
+    ch->writer.io = file_io_new(&config, errp);
+    s->n++;
+    if (!ch->writer.io || !s->threaded) {
+        return ch->writer.io != NULL;
+    }
+    g_autofree char *name = g_strdup_printf("mig/file_%u", id);
+    ch->thread = g_thread_try_new(name, channel_thread, ch, errp);
+    return ch->thread != NULL;
+}
+
+RamSink *mapped_ram_save_new(RamSave *save, const MappedRamSaveConfig *config, GError **errp)
+{
+    MappedRamSave *s = g_new0(MappedRamSave, 1);
+    unsigned n = MAX(config->channels, 1);
+
+    s->base.ops = &mapped_ram_sink_ops;
+    s->config = *config;
+    channel_ref(config->file);
+    s->save = save;
+    s->stats = ram_save_stats(save);
+    s->threaded = config->channels > 0;
+    s->channels = g_new0(SaveChannel, n);
+    s->ring_size = n * RING_PER_CHANNEL;
+    s->ring = g_new(SaveJob, s->ring_size);
+    s->blocks = g_ptr_array_new_with_free_func(block_free);
+    s->round_end.notify = round_ended;
+    g_mutex_init(&s->lock);
+    g_cond_init(&s->work);
+    g_cond_init(&s->progress);
+    for (unsigned i = 0; i < n; i++) {
+        if (!start_channel(s, i, errp)) {
+            cleanup(&s->base);
+            return NULL;
+        }
+    }
+    return &s->base;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The source's half of mapped-ram: from runs of pages to writes, holes and bits of the bitmap. */
+#ifndef GODWIT_MIGRATION_MAPPED_RAM_WRITER_H
+#define GODWIT_MIGRATION_MAPPED_RAM_WRITER_H
+
+#include "migration/file-io.h"
+#include "migration/mapped-ram.h"
+
+/* A block in the file.  Fixed from the block list on, but for the bitmaps. */
+typedef struct MappedRamSaveBlock {
+    RAMBlock *block;
+    bool ignored;               /* x-ignore-shared: has no pages in the file, and no bitmaps */
+    bool holes_known;
+    uint64_t pages;
+    uint64_t bitmap_offset;
+    uint64_t pages_offset;
+    uint64_t *data;             /* bit per page: in the file.  Set and cleared atomically by any writer */
+    uint64_t *written;          /* bit per page: its place in the file is no hole.  Likewise */
+} MappedRamSaveBlock;
+
+/* One writer belongs to one thread at a time. */
+typedef struct MappedRamWriter {
+    /* Fixed. */
+    FileIo *io;
+    RamStats *stats;
+    MultifdCounters *counters;  /* or NULL */
+    bool detect_zero;
+
+    /* Adjacent pages that have not been handed to the engine yet. */
+    MappedRamSaveBlock *block;
+    uint64_t first, count;
+
+    uint64_t bytes;             /* written so far, for the rate limit */
+} MappedRamWriter;
+
+/*
+ * Pages [first, first + count) of @b: looks for zero ones, writes the others.  The last of them may wait
+ * for more until mapped_ram_writer_flush().
+ */
+bool mapped_ram_writer_run(MappedRamWriter *w, MappedRamSaveBlock *b, uint64_t first, uint64_t count,
+                           GError **errp);
+
+/* Hands everything to the engine. */
+bool mapped_ram_writer_flush(MappedRamWriter *w, GError **errp);
+
+/* The barrier: everything is in the file. */
+bool mapped_ram_writer_drain(MappedRamWriter *w, GError **errp);
+
+/*
+ * Makes holes again where pages were written that are zero now.  Nobody writes meanwhile.  Where the file
+ * system cannot, zeroes are written.
+ */
+bool mapped_ram_make_holes(MappedRamSaveBlock *b, Channel *file, GError **errp);
+
+/* Writes the bitmap to its place. */
+bool mapped_ram_write_bitmap(const MappedRamSaveBlock *b, Channel *file, GError **errp);
+
+#endif

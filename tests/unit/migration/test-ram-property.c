@@ -5,6 +5,7 @@
 
 #include "migration/ram-wire.h"
 #include "ram-test.h"
+#include "slot-log.h"
 
 /* Not multiples of 64 pages; one block smaller than a word of the bitmap. */
 static const uint64_t block_pages[] = { 331, 257, 65, 5 };
@@ -182,6 +183,7 @@ typedef struct Case {
     SinkKind sink;
     bool shared;            /* memory is files, with holes at first */
     bool fetch_and_clear;   /* a log like KVM's, and writes between the engine's steps; else threads write */
+    bool slots;             /* with that: two such logs, with slots of random alignment */
     bool xbzrle;
     uint64_t cache_pages;
     uint8_t chunk_shift;
@@ -194,6 +196,7 @@ typedef struct Run {
     TestGuest *source, *target;
     SoftDirtyLog *soft;
     WatchLog watch;
+    SlotLog slot_logs[2];
     uint64_t seed;          /* of the writes between steps */
     DirtyLog log;
     MigrationOptions options;
@@ -215,7 +218,11 @@ static void guest_step(void *opaque)
     for (unsigned i = 0; i < 5; i++) {
         RAMBlock *block = &run->source->blocks[run->seed % N_BLOCKS];
         uint64_t len, offset = test_guest_scribble(&run->seed, block, &len);
-        watch_log_mark(&run->watch, block, offset / PAGE);
+        if (run->c.slots) {
+            slot_log_write(&run->slot_logs[run->seed >> 63], block, offset / PAGE);
+        } else {
+            watch_log_mark(&run->watch, block, offset / PAGE);
+        }
         atomic_fetch_add(&run->writes, 1);
     }
 }
@@ -225,6 +232,10 @@ static void start_writers(Run *run)
     if (run->c.fetch_and_clear) {
         run->watch.touch = guest_step;
         run->watch.opaque = run;
+        for (unsigned i = 0; i < 2; i++) {
+            run->slot_logs[i].request = guest_step;
+            run->slot_logs[i].opaque = run;
+        }
         return;
     }
     for (unsigned i = 0; i < N_WRITERS; i++) {
@@ -240,8 +251,24 @@ static void stop_writers(Run *run)
 {
     atomic_store(&run->stop, true);
     run->watch.touch = NULL;
+    run->slot_logs[0].request = run->slot_logs[1].request = NULL;
     for (unsigned i = 0; i < N_WRITERS && !run->c.fetch_and_clear; i++) {
         g_thread_join(run->writers[i].thread);
+    }
+}
+
+/* Slots begin at any page; as in a kernel that is told so, every page is in the log at first. */
+static void init_slot_logs(Run *run)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        SlotLog *log = &run->slot_logs[i];
+        slot_log_init(log, i ? "device" : "kernel");
+        for (unsigned b = 0; b < N_BLOCKS; b++) {
+            slot_log_cover(log, &run->source->blocks[b], g_test_rand_int_range(0, 64),
+                           g_test_rand_int_range(1, 300));
+        }
+        slot_log_write_all(log);
+        dirty_log_add_provider(&run->log, &log->provider);
     }
 }
 
@@ -255,8 +282,12 @@ static void run_init(Run *run, const Case *c)
     run->soft = soft_dirty_log_new();
     watch_log_init(&run->watch);
     run->seed = ((uint64_t)g_test_rand_int() << 32 | g_test_rand_int()) | 1;
-    dirty_log_add_provider(&run->log, c->fetch_and_clear ? &run->watch.provider :
-                                                           soft_dirty_log_provider(run->soft));
+    if (c->slots) {
+        init_slot_logs(run);
+    } else {
+        dirty_log_add_provider(&run->log, c->fetch_and_clear ? &run->watch.provider :
+                                                               soft_dirty_log_provider(run->soft));
+    }
     run->options.caps[MIGRATION_CAPABILITY_XBZRLE] = c->xbzrle;
     run->options.p.xbzrle_cache_size = c->cache_pages * PAGE;
     run->options.props.x_clear_bitmap_shift = c->chunk_shift;
@@ -277,7 +308,12 @@ static void run_clear(Run *run)
     stream_writer_free(run->w);
     stream_reader_free(run->r);
     channel_unref(&run->channel->base);
-    dirty_log_remove_provider(&run->log, run->log.providers);
+    while (run->log.providers) {
+        dirty_log_remove_provider(&run->log, run->log.providers);
+    }
+    for (unsigned i = 0; i < 2 && run->c.slots; i++) {
+        slot_log_free(&run->slot_logs[i]);
+    }
     watch_log_free(&run->watch);
     soft_dirty_log_free(run->soft);
     test_guest_free(run->source);
@@ -366,6 +402,19 @@ static void test_fetch_and_clear(void)
     }
 }
 
+/* Two logs at once, of other alignments than the block's and each other's. */
+static void test_misaligned_slots(void)
+{
+    static const unsigned longest[] = { 50, 200, 700, 5000 };
+
+    for (unsigned i = 0; i < 24; i++) {
+        Case c = { .sink = i % 2 ? SINK_STREAM : SINK_REORDER, .fetch_and_clear = true, .slots = true,
+                   .cache_pages = 1, .chunk_shift = 6 + i % 4, .sections = 80,
+                   .longest = longest[i / 2 % 4] };
+        g_assert_true(check(&c));
+    }
+}
+
 static void test_xbzrle(void)
 {
     static const uint64_t caches[] = { 1, 16, 256, 16384 };
@@ -402,6 +451,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/ram-property/stream", test_stream);
     g_test_add_func("/ram-property/fetch-and-clear", test_fetch_and_clear);
+    g_test_add_func("/ram-property/misaligned-slots", test_misaligned_slots);
     g_test_add_func("/ram-property/xbzrle", test_xbzrle);
     g_test_add_func("/ram-property/reorder", test_reorder);
     g_test_add_func("/ram-property/no-barrier", test_no_barrier);

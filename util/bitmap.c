@@ -6,22 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/*
- * The functions that count exist twice on x86-64, where the baseline has no
- * instruction for it.  INLINE bodies take on the target of the caller.
- */
+#include "bitmap-words.h"
+
 #define INLINE static inline __attribute__((always_inline))
-#ifdef __x86_64__
-#define WITH_POPCNT(name, params, args) \
-    __attribute__((target("popcnt"))) static size_t name##_popcnt params { return name##_body args; } \
-    size_t name params \
-    { \
-        return __builtin_cpu_supports("popcnt") ? name##_popcnt args : name##_body args; \
-    }
-#else
-#define WITH_POPCNT(name, params, args) \
-    size_t name params { return name##_body args; }
-#endif
 
 /*
  * From this size on a bitmap is mapped, so that words never touched cost no memory and freeing gives it back.
@@ -162,55 +149,6 @@ size_t bitmap_find_last_set(const uint64_t *map, size_t start, size_t end)
     return end;
 }
 
-INLINE size_t bitmap_count_body(const uint64_t *map, size_t start, size_t count)
-{
-    size_t n = 0;
-
-    FOREACH_WORD(r, start, count) {
-        n += __builtin_popcountll(map[r.word] & r.bits);
-    }
-    return n;
-}
-
-WITH_POPCNT(bitmap_count, (const uint64_t *map, size_t start, size_t count), (map, start, count))
-
-/* ORs @bits into @dst at bit @pos; they may straddle two words.  Returns how many became set. */
-INLINE size_t or_bits(uint64_t *dst, size_t pos, uint64_t bits)
-{
-    unsigned shift = pos % 64;
-    uint64_t *d = dst + pos / 64;
-    size_t n = 0;
-
-    if (!bits) {
-        return 0;
-    }
-    n = __builtin_popcountll((bits << shift) & ~d[0]);
-    d[0] |= bits << shift;
-    if (shift && bits >> (64 - shift)) {
-        n += __builtin_popcountll((bits >> (64 - shift)) & ~d[1]);
-        d[1] |= bits >> (64 - shift);
-    }
-    return n;
-}
-
-INLINE size_t bitmap_or_body(uint64_t *dst, size_t dst_start,
-                             const uint64_t *src, size_t src_start, size_t count)
-{
-    size_t n = 0;
-
-    FOREACH_WORD(r, src_start, count) {
-        uint64_t bits = src[r.word] & r.bits;
-        unsigned low = __builtin_ctzll(r.bits);
-
-        n += or_bits(dst, dst_start + (r.word * 64 + low - src_start), bits >> low);
-    }
-    return n;
-}
-
-WITH_POPCNT(bitmap_or,
-            (uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count),
-            (dst, dst_start, src, src_start, count))
-
 /* @n bits of @src from bit @pos on; no word is read that holds none of them. */
 INLINE uint64_t get_bits(const uint64_t *src, size_t pos, unsigned n)
 {
@@ -224,25 +162,102 @@ INLINE uint64_t get_bits(const uint64_t *src, size_t pos, unsigned n)
     return bits & mask(0, n);
 }
 
-INLINE size_t bitmap_copy_body(uint64_t *dst, size_t dst_start,
-                               const uint64_t *src, size_t src_start, size_t count)
+/*
+ * A range of a bitmap in three parts: the bits before the first whole word, @words whole words, and the bits
+ * after the last.
+ */
+typedef struct Parts {
+    unsigned head;
+    size_t words;
+    unsigned tail;
+} Parts;
+
+static Parts parts(size_t start, size_t count)
 {
-    size_t n = 0;
+    unsigned head = MIN((64 - start % 64) % 64, count);
 
-    FOREACH_WORD(r, dst_start, count) {
-        unsigned low = __builtin_ctzll(r.bits);
-        unsigned width = 64 - __builtin_clzll(r.bits) - low;
-        uint64_t bits = get_bits(src, src_start + (r.word * 64 + low - dst_start), width);
+    return (Parts){ head, (count - head) / 64, (count - head) % 64 };
+}
 
-        n += __builtin_popcountll(bits);
-        dst[r.word] = (dst[r.word] & ~r.bits) | bits << low;
+size_t bitmap_count(const uint64_t *map, size_t start, size_t count)
+{
+    Parts p = parts(start, count);
+    size_t body = start + p.head, end = body + p.words * 64, n = 0;
+
+    if (p.head) {
+        n += (unsigned)__builtin_popcountll(get_bits(map, start, p.head));
+    }
+    if (p.words) {
+        n += bitmap_words->count(map + body / 64, p.words);
+    }
+    if (p.tail) {
+        n += (unsigned)__builtin_popcountll(get_bits(map, end, p.tail));
     }
     return n;
 }
 
-WITH_POPCNT(bitmap_copy,
-            (uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count),
-            (dst, dst_start, src, src_start, count))
+/* ORs @bits into @dst at bit @pos; they may straddle two words.  Returns how many became set. */
+INLINE size_t or_bits(uint64_t *dst, size_t pos, uint64_t bits)
+{
+    unsigned shift = pos % 64;
+    uint64_t *d = dst + pos / 64;
+    size_t n = 0;
+
+    if (!bits) {
+        return 0;
+    }
+    n = (unsigned)__builtin_popcountll((bits << shift) & ~d[0]);
+    d[0] |= bits << shift;
+    if (shift && bits >> (64 - shift)) {
+        n += (unsigned)__builtin_popcountll((bits >> (64 - shift)) & ~d[1]);
+        d[1] |= bits >> (64 - shift);
+    }
+    return n;
+}
+
+size_t bitmap_or(uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count)
+{
+    Parts p = parts(dst_start, count);
+    size_t body = dst_start + p.head, src_body = src_start + p.head, bits = p.words * 64, n = 0;
+
+    if (p.head) {
+        n += or_bits(dst, dst_start, get_bits(src, src_start, p.head));
+    }
+    if (p.words) {
+        n += bitmap_words->or_bits(dst + body / 64, src + src_body / 64, src_body % 64, p.words);
+    }
+    if (p.tail) {
+        n += or_bits(dst, body + bits, get_bits(src, src_body + bits, p.tail));
+    }
+    return n;
+}
+
+/* Makes @n bits of @dst at bit @pos, which are in one word, those of @bits.  Returns how many are set. */
+INLINE size_t put_bits(uint64_t *dst, size_t pos, unsigned n, uint64_t bits)
+{
+    unsigned low = pos % 64;
+    uint64_t *d = dst + pos / 64;
+
+    *d = (*d & ~mask(low, low + n)) | bits << low;
+    return (unsigned)__builtin_popcountll(bits);
+}
+
+size_t bitmap_copy(uint64_t *dst, size_t dst_start, const uint64_t *src, size_t src_start, size_t count)
+{
+    Parts p = parts(dst_start, count);
+    size_t body = dst_start + p.head, src_body = src_start + p.head, bits = p.words * 64, n = 0;
+
+    if (p.head) {
+        n += put_bits(dst, dst_start, p.head, get_bits(src, src_start, p.head));
+    }
+    if (p.words) {
+        n += bitmap_words->copy(dst + body / 64, src + src_body / 64, src_body % 64, p.words);
+    }
+    if (p.tail) {
+        n += put_bits(dst, body + bits, p.tail, get_bits(src, src_body + bits, p.tail));
+    }
+    return n;
+}
 
 /*
  * All atomic changes are read-modify-write operations, full words too.  A plain store of all ones
@@ -263,24 +278,32 @@ void bitmap_clear_atomic(uint64_t *map, size_t start, size_t count)
     }
 }
 
-INLINE size_t bitmap_fetch_clear_or_body(uint64_t *dst, size_t dst_start,
-                                         uint64_t *src, size_t src_start, size_t count)
+/* Some bits of one word, as BitmapWords.fetch_clear() does with whole ones. */
+static size_t fetch_clear_part(uint64_t *dst, size_t dst_pos, uint64_t *src, size_t src_pos, unsigned n)
 {
-    size_t n = 0;
+    unsigned low = src_pos % 64;
+    uint64_t *word = src + src_pos / 64;
+    uint64_t bits = mask(low, low + n);
 
-    FOREACH_WORD(r, src_start, count) {
-        /* A bit that this look misses is one that was set later: the next fetch finds it. */
-        if (!(__atomic_load_n(&src[r.word], __ATOMIC_RELAXED) & r.bits)) {
-            continue;
-        }
-        uint64_t bits = __atomic_fetch_and(&src[r.word], ~r.bits, __ATOMIC_ACQUIRE) & r.bits;
-        unsigned low = __builtin_ctzll(r.bits);
+    if (!(__atomic_load_n(word, __ATOMIC_RELAXED) & bits)) {
+        return 0;
+    }
+    return or_bits(dst, dst_pos, (__atomic_fetch_and(word, ~bits, __ATOMIC_ACQUIRE) & bits) >> low);
+}
 
-        n += or_bits(dst, dst_start + (r.word * 64 + low - src_start), bits >> low);
+size_t bitmap_fetch_clear_or(uint64_t *dst, size_t dst_start, uint64_t *src, size_t src_start, size_t count)
+{
+    Parts p = parts(src_start, count);
+    size_t body = src_start + p.head, dst_body = dst_start + p.head, bits = p.words * 64, n = 0;
+
+    if (p.head) {
+        n += fetch_clear_part(dst, dst_start, src, src_start, p.head);
+    }
+    if (p.words) {
+        n += bitmap_words->fetch_clear(dst + dst_body / 64, dst_body % 64, src + body / 64, p.words);
+    }
+    if (p.tail) {
+        n += fetch_clear_part(dst, dst_body + bits, src, body + bits, p.tail);
     }
     return n;
 }
-
-WITH_POPCNT(bitmap_fetch_clear_or,
-            (uint64_t *dst, size_t dst_start, uint64_t *src, size_t src_start, size_t count),
-            (dst, dst_start, src, src_start, count))

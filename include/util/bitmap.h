@@ -63,4 +63,13 @@ void bitmap_clear_atomic(uint64_t *map, size_t start, size_t count);
 size_t bitmap_fetch_clear_or(uint64_t *dst, size_t dst_start,
                              uint64_t *src, size_t src_start, size_t count);
 
+/*
+ * For tests and benchmarks, with no other thread about: uses the inner loops number @i, counted from 0, the
+ * fastest first, if this CPU can; otherwise the choice stays.  False if there is no number @i in this build.
+ */
+bool bitmap_select(unsigned i);
+
+/* The name of those in use: "avx2", "popcnt" or "plain". */
+const char *bitmap_select_name(void);
+
 #endif

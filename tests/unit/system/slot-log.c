@@ -36,7 +36,6 @@ static void kernel_clear(SlotLog *log, SlotLogSlot *slot, uint64_t first, uint64
     request(log);
     log->clears++;
     for (size_t i = 0; i < BITMAP_WORDS(pages); i++) {
-        log->cleared_pages += (unsigned)__builtin_popcountll(slot->log[first / 64 + i] & bitmap[i]);
         slot->log[first / 64 + i] &= ~bitmap[i];
     }
     if (log->request) {

@@ -23,7 +23,6 @@ typedef struct SlotLog {
     uint64_t *buffer;       /* of the size of the largest slot */
     uint64_t buffer_pages;
     uint64_t gets, clears;  /* requests to the "kernel" */
-    uint64_t cleared_pages;
     void (*request)(void *opaque);      /* if set, called before and after each: the guest writes */
     void *opaque;
 } SlotLog;

@@ -5,7 +5,8 @@
 #include <glib.h>
 #include <string.h>
 
-#define BITS 1000
+/* Enough for the widest inner loop to go round twice, and some words more. */
+#define BITS 2500
 
 typedef struct Model {
     uint64_t *map;
@@ -42,11 +43,16 @@ static void random_range(size_t *start, size_t *count)
 
 static void randomize(Model *m)
 {
-    int dense = g_test_rand_int_range(0, 3);
+    int kind = g_test_rand_int_range(0, 4);
 
+    memset(m->bit, kind == 3, BITS);
+    memset(m->map, 0, BITMAP_WORDS(BITS) * sizeof(*m->map));
+    /* A few bits, so that many words have none; some; half. */
+    for (int n = kind == 0 ? 4 : kind == 1 ? BITS / 50 : kind == 2 ? BITS : 0; n; n--) {
+        m->bit[g_test_rand_int_range(0, BITS)] ^= 1;
+    }
     for (size_t i = 0; i < BITS; i++) {
-        m->bit[i] = dense == 0 ? g_test_rand_int_range(0, 50) == 0 : dense == 1 ? g_test_rand_bit() : 1;
-        (m->bit[i] ? bitmap_set : bitmap_clear)(m->map, i, 1);
+        m->map[i / 64] |= (uint64_t)m->bit[i] << (i % 64);
     }
 }
 
@@ -320,17 +326,37 @@ static void test_race(void)
     bitmap_free(got, RACE_WORDS * 64);
 }
 
+/* The tests below use these inner loops. */
+static void test_select(gconstpointer data)
+{
+    g_assert_true(bitmap_select(GPOINTER_TO_UINT(data)));
+    g_test_message("%s", bitmap_select_name());
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    for (unsigned i = 0; bitmap_select(i); i++) {
+        static const struct {
+            const char *name;
+            GTestFunc func;
+        } tests[] = {
+            { "find-count", test_find_count },
+            { "copy", test_copy },
+            { "or", test_or },
+            { "fetch-clear-or", test_fetch_clear_or },
+            { "bounds", test_bounds },
+            { "race", test_race },
+        };
+        g_autofree char *select = g_strdup_printf("/bitmap/%u/select", i);
+        g_test_add_data_func(select, GUINT_TO_POINTER(i), test_select);
+        for (size_t k = 0; k < G_N_ELEMENTS(tests); k++) {
+            g_autofree char *path = g_strdup_printf("/bitmap/%u/%s", i, tests[k].name);
+            g_test_add_func(path, tests[k].func);
+        }
+    }
     g_test_add_func("/bitmap/set-clear", test_set_clear);
-    g_test_add_func("/bitmap/find-count", test_find_count);
     g_test_add_func("/bitmap/find-last", test_find_last);
-    g_test_add_func("/bitmap/copy", test_copy);
-    g_test_add_func("/bitmap/or", test_or);
-    g_test_add_func("/bitmap/fetch-clear-or", test_fetch_clear_or);
-    g_test_add_func("/bitmap/bounds", test_bounds);
     g_test_add_func("/bitmap/big", test_big);
-    g_test_add_func("/bitmap/race", test_race);
     return g_test_run();
 }

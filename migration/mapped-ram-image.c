@@ -58,11 +58,9 @@ bool mapped_ram_header_decode(const MappedRamHeaderWire *wire, bool ignore_share
     MappedRamBlock decoded = *b;
 
     if (version > MAPPED_RAM_VERSION) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
-                    "block '%s': mapped-ram version %u (at 0x%" PRIx64
-                    ") is not supported, expected at most %d",
-                    b->idstr, version, b->header_offset, MAPPED_RAM_VERSION);
-        return false;
+        return error_set_protocol(errp, "block '%s': mapped-ram version %u (at 0x%" PRIx64
+                                  ") is not supported, expected at most %d", b->idstr, version,
+                                  b->header_offset, MAPPED_RAM_VERSION);
     }
     if (page_size != TARGET_PAGE_SIZE) {
         return error_set_protocol(errp, "block '%s': page_size %" PRIu64 " (at 0x%" PRIx64 "), expected %u",

@@ -367,11 +367,11 @@ static bool read_mapped_header(Walk *w, MappedRamBlock *b, int index)
 
     b->header_offset = w->position;
     const uint8_t *p = take(w, sizeof(wire), "a block's mapped-ram header");
-    if (!p) {
-        return false;
+    if (p) {
+        memcpy(&wire, p, sizeof(wire));
     }
-    memcpy(&wire, p, sizeof(wire));
-    if (!mapped_ram_header_decode(&wire, w->image->ignore_shared, b, &w->error)) {
+    if (!p || !mapped_ram_header_decode(&wire, w->image->ignore_shared, b, &w->error)) {
+        b->header_offset = 0;
         return false;
     }
     if (b->absent) {

@@ -14,7 +14,7 @@
  *
  *   GODWIT_ERROR_PROTOCOL       a field is wrong
  *   GODWIT_ERROR_EOF            nothing is wrong, but there is no end: the save was cut short, or the file
- * was GODWIT_ERROR_UNSUPPORTED    no saying: a version or an element that is not known here GODWIT_ERROR_IO
+ * was GODWIT_ERROR_UNSUPPORTED    no saying: an element that is not known here GODWIT_ERROR_IO
  * the file could not be read
  */
 
@@ -46,7 +46,7 @@ typedef struct MappedRamBlock {
     uint64_t used_length;   /* bytes, a multiple of TARGET_PAGE_SIZE */
     uint64_t gpa;           /* guest physical address; only with x-ignore-shared */
     uint64_t entry_offset;  /* in the file: where the entry begins */
-    uint64_t header_offset; /* in the file: where the header begins; 0 in a plain stream */
+    uint64_t header_offset; /* in the file: where the header begins; 0: there was none, or a bad one */
     uint64_t bitmap_offset;
     uint64_t pages_offset;
     bool absent;     /* left out by x-ignore-shared: neither bitmap nor pages */

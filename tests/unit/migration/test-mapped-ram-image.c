@@ -216,7 +216,7 @@ static const Spoiled spoiled[] = {
     { "length-zero", LENGTH0, 8, 0, GODWIT_ERROR_PROTOCOL, "length 0x0", "0x59" },
     { "length-odd", LENGTH0, 8, 0x1001, GODWIT_ERROR_PROTOCOL, "length 0x1001", "0x59" },
     { "listed-twice", ENTRY1 + 2, 1, '0', GODWIT_ERROR_PROTOCOL, "second time", "0x182000" },
-    { "header-version", HEADER0, 4, 2, GODWIT_ERROR_UNSUPPORTED, "version 2", "0x64" },
+    { "header-version", HEADER0, 4, 2, GODWIT_ERROR_PROTOCOL, "version 2", "0x64" },
     { "page-size", PAGE_SIZE0, 8, 8192, GODWIT_ERROR_PROTOCOL, "page_size 8192", "0x68" },
     { "misaligned", PAGES_OFFSET0, 8, 0x100800, GODWIT_ERROR_PROTOCOL, "misaligned", "0x78" },
     { "pages-wrap", PAGES_OFFSET0, 8, 0xfffffffffffff000, GODWIT_ERROR_PROTOCOL, "pages_offset", "0x78" },

@@ -143,8 +143,24 @@ bool migration_is_fdset(const char *filename, int64_t *id)
            g_ascii_string_to_signed(filename + strlen(FDSET_PREFIX), 10, 0, INT64_MAX, id, NULL);
 }
 
+/* Everything below that folder is meant to be a set, whatever the system has there. */
+static bool is_bad_fdset(const char *filename, GError **errp)
+{
+    int64_t id;
+
+    if (!g_str_has_prefix(filename, FDSET_PREFIX) || migration_is_fdset(filename, &id)) {
+        return false;
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Could not parse fdset %s", filename);
+    return true;
+}
+
 static Channel *open_file(const MigrationHost *host, const char *filename, int flags, GError **errp)
 {
+    if (is_bad_fdset(filename, errp)) {
+        return NULL;
+    }
+
     int64_t id;
     if (!migration_is_fdset(filename, &id)) {
         return channel_file_open(filename, flags, 0600, errp);

@@ -244,10 +244,7 @@ static int parse_size(const char *text, uint64_t *out)
 static bool parse_file(const char *rest, MigrationAddress *addr, GError **errp)
 {
     static const char key[] = ",offset=";
-    const char *option = NULL;
-    for (const char *p = rest; (p = strstr(p, key)); p++) {
-        option = p;
-    }
+    const char *option = strstr(rest, key);     /* the first: no path can contain it */
 
     addr->transport = MIGRATION_ADDRESS_TYPE_FILE;
     addr->u.file = g_new0(FileMigrationArgs, 1);

@@ -216,13 +216,18 @@ bool fd_store_set_remove(FdStore *store, int64_t id, const int64_t *fd, GError *
     return found;
 }
 
-/* A duplicate of the first member that fits, or -1. */
+/*
+ * A duplicate of the latest member that fits, or -1.  One with O_DIRECT serves only who asks for it: it
+ * refuses everything that is not aligned.
+ */
 static int dup_member(const FdSet *set, int flags)
 {
-    for (guint i = 0; i < set->members->len; i++) {
+    const int compared = O_ACCMODE | O_DIRECT;
+
+    for (guint i = set->members->len; i-- > 0;) {
         int fd = g_array_index(set->members, SetMember, i).fd;
         int have = fcntl(fd, F_GETFL);
-        if (have >= 0 && (have & O_ACCMODE) == (flags & O_ACCMODE)) {
+        if (have >= 0 && (have & compared) == (flags & compared)) {
             return fcntl(fd, F_DUPFD_CLOEXEC, 0);
         }
     }
@@ -236,8 +241,7 @@ int fd_store_set_dup(FdStore *store, int64_t id, int flags, GError **errp)
     int fd = set ? dup_member(set, flags) : -1;
     g_mutex_unlock(&store->lock);
     if (!set) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "File descriptor set %" PRId64 " not found",
-                    id);
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Failed to find fdset /dev/fdset/%" PRId64, id);
     } else if (fd < 0) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
                     "Failed to find file descriptor with matching flags=0x%x", (unsigned)flags);
@@ -262,6 +266,7 @@ static FdsetInfo *set_info(const FdSet *set)
     return info;
 }
 
+/* The highest number first, as the peers show them. */
 FdsetInfoList *fd_store_query(FdStore *store)
 {
     FdsetInfoList *list = g_new0(FdsetInfoList, 1);
@@ -270,7 +275,7 @@ FdsetInfoList *fd_store_query(FdStore *store)
     list->count = store->sets->len;
     list->items = g_new0(FdsetInfo *, list->count);
     for (size_t i = 0; i < list->count; i++) {
-        list->items[i] = set_info(g_ptr_array_index(store->sets, i));
+        list->items[i] = set_info(g_ptr_array_index(store->sets, store->sets->len - 1 - i));
     }
     g_mutex_unlock(&store->lock);
     return list;

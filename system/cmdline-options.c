@@ -484,24 +484,31 @@ static bool apply_serial(const CmdlineUse *use, GError **errp)
     return strcmp(use->arg, "none") == 0 || add_text(use, errp);
 }
 
+/* A key that must be there and must not be negative. */
+static bool get_required_number(KeyVal *kv, const char *key, uint64_t max, uint64_t *out, GError **errp)
+{
+    const char *value = keyval_get(kv, key);
+
+    if (!value || value[0] == '-') {
+        return refuse(errp, "%s option is required and must be non-negative", key);
+    }
+    return keyval_get_uint(kv, key, max, out, errp);
+}
+
 static bool apply_add_fd(const CmdlineUse *use, GError **errp)
 {
     g_autoptr(KeyVal) kv = keyval_parse(use->arg, NULL, KEYVAL_OPTS, errp);
     uint64_t fd = 0, set = 0;
 
     if (!kv || !keyval_check_keys(kv, use->option->keys, errp) ||
-        !keyval_get_uint(kv, "fd", G_MAXINT, &fd, errp) ||
-        !keyval_get_uint(kv, "set", INT64_MAX, &set, errp)) {
+        !get_required_number(kv, "fd", G_MAXINT, &fd, errp)) {
         return false;
-    }
-    if (!keyval_get(kv, "fd")) {
-        return refuse(errp, "fd option is required and must be non-negative");
     }
     if (fd <= 2) {
         return refuse(errp, "fd cannot be a standard I/O stream");
     }
-    if (!keyval_get(kv, "set")) {
-        return refuse(errp, "set option is required and must be non-negative");
+    if (!get_required_number(kv, "set", INT64_MAX, &set, errp)) {
+        return false;
     }
     ConfigFd *f = g_new0(ConfigFd, 1);
     f->fd = (int)fd;

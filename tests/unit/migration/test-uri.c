@@ -86,7 +86,9 @@ static void test_file(void)
         { "file:f,offset=0x11921", "f", 0x11921 },
         { "file:f,x=y,offset=2M", "f,x=y", 2 * 1024 * 1024 },
         { "file:f,x=y", "f,x=y", 0 },
-        { "file:f,offset=1,offset=2", "f,offset=1", 2 },
+        { "file:f,offset=1.5k", "f", 1536 },
+        { "file:f,offset=010", "f", 10 },
+        { "file:,offset=7", "", 7 },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(MigrationAddress) addr = parse(cases[i].uri);
@@ -125,6 +127,10 @@ static void test_errors(void)
         { "file:f,offset=-1", "file URI has bad offset -1: Numerical result out of range" },
         { "file:f,offset=16E", "file URI has bad offset 16E: Numerical result out of range" },
         { "file:f,offset=", "file URI has bad offset : Invalid argument" },
+        { "file:f,offset=1,offset=2", "file URI has bad offset 1,offset=2: Invalid argument" },
+        { "file:f,offset=1.5", "file URI has bad offset 1.5: Invalid argument" },
+        { "file:f,offset=1kB", "file URI has bad offset 1kB: Invalid argument" },
+        { "file:f,offset=8E", "file URI has bad offset 8E: Numerical result out of range" },
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(GError) error = NULL;

@@ -4,6 +4,7 @@
 #include "util/error.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int open_fd(int flags)
@@ -71,7 +72,7 @@ static void test_sets(void)
     g_assert_true(fd_store_set_add(store, &fresh, other, NULL, NULL));
     g_assert_cmpint(fresh, ==, 0);
 
-    /* Only the access mode counts. */
+    /* The access mode counts, flags of creation do not. */
     int dup = fd_store_set_dup(store, 3, O_WRONLY | O_CREAT, NULL);
     g_assert_cmpint(dup, >=, 0);
     g_assert_cmpint(dup, !=, writer);
@@ -82,12 +83,12 @@ static void test_sets(void)
 
     g_autoptr(FdsetInfoList) list = fd_store_query(store);
     g_assert_cmpuint(list->count, ==, 2);
-    g_assert_cmpint(list->items[0]->fdset_id, ==, 0);
-    g_assert_cmpint(list->items[1]->fdset_id, ==, 3);
-    g_assert_cmpuint(list->items[1]->fds->count, ==, 2);
-    g_assert_cmpint(list->items[1]->fds->items[0]->fd, ==, reader);
-    g_assert_cmpstr(list->items[1]->fds->items[0]->opaque, ==, "rdonly");
-    g_assert_null(list->items[1]->fds->items[1]->opaque);
+    g_assert_cmpint(list->items[0]->fdset_id, ==, 3);
+    g_assert_cmpint(list->items[1]->fdset_id, ==, 0);
+    g_assert_cmpuint(list->items[0]->fds->count, ==, 2);
+    g_assert_cmpint(list->items[0]->fds->items[0]->fd, ==, reader);
+    g_assert_cmpstr(list->items[0]->fds->items[0]->opaque, ==, "rdonly");
+    g_assert_null(list->items[0]->fds->items[1]->opaque);
 
     int64_t fd = reader;
     g_assert_true(fd_store_set_remove(store, 3, &fd, NULL));
@@ -104,10 +105,55 @@ static void test_sets(void)
     g_assert_false(is_open(other));
 }
 
+static bool same_file(int a, int b)
+{
+    struct stat one, other;
+
+    return fstat(a, &one) == 0 && fstat(b, &other) == 0 && one.st_ino == other.st_ino &&
+           one.st_dev == other.st_dev;
+}
+
+/* The latest of those that fit; with O_DIRECT only for who asks for it. */
+static void test_choice(void)
+{
+    FdStore *store = fd_store_new();
+    GError *err = NULL;
+    g_autofree char *first = NULL, *second = NULL;
+    int a = g_file_open_tmp("godwit-XXXXXX", &first, NULL),
+        b = g_file_open_tmp("godwit-XXXXXX", &second, NULL);
+    int64_t id = 1;
+    int direct = open(first, O_RDWR | O_DIRECT | O_CLOEXEC);
+
+    g_assert_cmpint(fd_store_set_dup(store, 1, O_RDWR, &err), ==, -1);
+    assert_error(&err, "Failed to find fdset /dev/fdset/1");
+    g_assert_true(fd_store_set_add(store, &id, a, NULL, NULL));
+    g_assert_true(fd_store_set_add(store, &id, b, NULL, NULL));
+    int dup = fd_store_set_dup(store, 1, O_RDWR, NULL);
+    g_assert_true(same_file(dup, b));
+    close(dup);
+    g_assert_cmpint(fd_store_set_dup(store, 1, O_RDWR | O_DIRECT, &err), ==, -1);
+    assert_error(&err, "Failed to find file descriptor with matching flags=0x4002");
+    if (direct >= 0) {
+        g_assert_true(fd_store_set_add(store, &id, direct, NULL, NULL));
+        dup = fd_store_set_dup(store, 1, O_RDWR | O_DIRECT, NULL);
+        g_assert_true(same_file(dup, a));
+        close(dup);
+        dup = fd_store_set_dup(store, 1, O_RDWR, NULL);
+        g_assert_true(same_file(dup, b));
+        close(dup);
+    } else {
+        g_test_skip("the file system of temporary files refuses O_DIRECT");
+    }
+    fd_store_free(store);
+    unlink(first);
+    unlink(second);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/fd-store/named", test_named);
     g_test_add_func("/fd-store/sets", test_sets);
+    g_test_add_func("/fd-store/choice", test_choice);
     return g_test_run();
 }

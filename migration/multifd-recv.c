@@ -456,6 +456,29 @@ static bool prepare_decompression(RecvChannel *ch, GError **errp)
     return ch->decompressor != NULL;
 }
 
+/*
+ * Those that left before they had said which channel they are: nothing of them stays, however many come.
+ * Once it is time to stop, multifd_recv_stop() has the list.
+ */
+static void drop_strangers(MultifdRecv *r)
+{
+    g_autoptr(GPtrArray) gone = g_ptr_array_new();
+
+    g_mutex_lock(&r->lock);
+    for (guint i = r->quit ? 0 : r->channels->len; i-- > 0;) {
+        RecvChannel *ch = g_ptr_array_index(r->channels, i);
+        if (ch->ended && !ch->known) {
+            g_ptr_array_add(gone, g_ptr_array_steal_index(r->channels, i));
+        }
+    }
+    g_mutex_unlock(&r->lock);
+    for (guint i = 0; i < gone->len; i++) {
+        RecvChannel *ch = g_ptr_array_index(gone, i);
+        g_thread_join(ch->thread);      /* it has nothing left to do but to let go of the lock */
+        channel_free(ch);
+    }
+}
+
 bool multifd_recv_add_channel(MultifdRecv *r, Channel *channel)
 {
     GError *error = NULL;
@@ -474,6 +497,7 @@ bool multifd_recv_add_channel(MultifdRecv *r, Channel *channel)
         record_error(r, error);
         return true;
     }
+    drop_strangers(r);
     g_autofree char *name = g_strdup_printf("mig/recv_%u", r->channels->len);
     g_mutex_lock(&r->lock);
     bool late = r->quit;

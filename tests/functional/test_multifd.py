@@ -3,6 +3,7 @@
 multifd where it hurts: strange orders of connections, strangers among them, garbage in the memory, ends of
 every kind in the middle, and what it is not to be combined with.
 """
+import os
 import random
 import socket
 import threading
@@ -160,6 +161,25 @@ def test_half_a_hello_then_gone(said, pair, make_route):
     dst.ram.assert_same(src.ram)
 
 
+def test_strangers_leave_nothing(pair, make_route):
+    """However many say half a hello and leave, one after the other: the destination keeps none of them open."""
+    src, dst = pair(2, 'zstd')
+    route = make_route('unix')
+    route.listen(dst)
+
+    def descriptors():
+        return len(os.listdir(f'/proc/{dst.pid}/fd'))
+
+    before = descriptors()
+    for _ in range(200):
+        with connect_unix(route.path('.unix')) as sock:
+            sock.sendall(HELLO[:4])
+        assert_answers(dst)
+    assert descriptors() < before + 100
+    perform_listening(src, dst, route)
+    dst.ram.assert_same(src.ram)
+
+
 @pytest.mark.parametrize('said', (HELLO[:4], HELLO[:63]), ids=('magic', 'hello-but-one'))
 def test_half_a_hello_takes_no_place(said, pair, make_route):
     """Held open: the channels that the source opens are all welcome nevertheless."""
@@ -281,6 +301,20 @@ def test_rounds(compression, share, godwit, make_vm, make_ram, make_route):
     dst.wait_run_state('running')
     workload.wait_written(dst, 500)
     workload.assert_verified(dst)
+
+
+@pytest.mark.parametrize('compression', ('none', 'zstd'))
+@pytest.mark.parametrize('channels', (1, 8))
+def test_rate_limit(channels, compression, godwit, make_vm, make_ram, make_route):
+    """What channels have been given counts, not only what they have sent: 12 MiB at 4 MiB/s take 3 s."""
+    src = make_vm(godwit, 'src', ram=make_ram(12 * MIB).fill_bulk(zero_share=0))
+    dst = make_vm(godwit, 'dst', ram=make_ram(12 * MIB), incoming='defer')
+    for vm in (src, dst):
+        configure(vm, channels, compression)
+    src.set_parameters(max_bandwidth=4 * MIB, downtime_limit=1)
+    perform(src, dst, make_route('unix'))
+    dst.ram.assert_same(src.ram)
+    assert src.migration()['total-time'] >= 2500
 
 
 def test_pages_become_zero(godwit, make_vm, make_ram, make_route):

@@ -78,6 +78,7 @@ typedef struct Migration {
     RunState old_run_state;                 /* before the guest was stopped */
     MigrationParameters *live;              /* values of now, not of the start */
     PolicyWindow window;
+    uint64_t window_committed;              /* bytes sent and in flight when the window began */
     ThrottleState throttle;
     bool exact;                             /* no page was sent since the last sync */
     int64_t last_sync_us;

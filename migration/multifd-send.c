@@ -224,6 +224,7 @@ static bool send_job(SendChannel *ch, GError **errp)
     ram_stats_add(&ch->s->stats->normal_pages, p->normal);
     ram_stats_add(&ch->s->stats->zero_pages, p->zero);
     account_bytes(ch, sizeof(ch->wire) + p->payload);
+    ram_stats_sub(&ch->s->stats->in_flight_pages, job->n);
     trace_multifd_send(ch->id, p->number, p->normal, p->zero, p->payload);
     return true;
 }
@@ -484,10 +485,7 @@ static bool multifd_setup(RamSink *sink, StreamWriter *w, GError **errp)
     return sync_and_mark(s, w, errp);
 }
 
-/*
- * What the channels have sent since it was last asked for: the rate limit lags behind by the ring, and is
- * exact over time.
- */
+/* What the channels have sent since it was last asked for; what they have yet to send is in flight. */
 static uint64_t charge_bytes(MultifdSend *s)
 {
     uint64_t sent = ram_stats_get(&s->stats->multifd_bytes);
@@ -512,6 +510,8 @@ static bool multifd_send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, ui
         }
     }
     ram_stats_add(&s->stats->zero_pages, zero);
+    /* The channels may have taken some of them off already; nobody looks before this thread does. */
+    ram_stats_add(&s->stats->in_flight_pages, count - zero);
     *bytes = main_bytes + charge_bytes(s);
     return stream_writer_check(w, errp);
 }

@@ -244,6 +244,12 @@ static uint64_t pages_sent(const Migration *m)
     return ram_stats_get(&s->normal_pages) + ram_stats_get(&s->zero_pages) + ram_stats_get(&s->xbzrle_pages);
 }
 
+/* What the rate limit is about: sent, or given to channels that have not come to it yet. */
+static uint64_t bytes_committed(const Migration *m)
+{
+    return bytes_sent(m) + ram_save_in_flight(m->ram);
+}
+
 static bool set_up(Migration *m, GError **errp)
 {
     if (m->return_path) {
@@ -260,6 +266,7 @@ static bool set_up(Migration *m, GError **errp)
 
     int64_t now = g_get_monotonic_time();
     policy_window_start(&m->window, now, bytes_sent(m), pages_sent(m));
+    m->window_committed = bytes_committed(m);
     throttle_start(&m->throttle, now, bytes_sent(m));
     m->last_sync_us = now;
     m->dirty_bytes_at_sync = ram_save_pending(m->ram);
@@ -328,6 +335,7 @@ static void update_window(Migration *m)
     if (!policy_window_update(&m->window, g_get_monotonic_time(), bytes_sent(m), pages_sent(m))) {
         return;
     }
+    m->window_committed = bytes_committed(m);
     double bandwidth = policy_expected_bandwidth(&m->window, m->live->avail_switchover_bandwidth);
     bool recompute = ram_stats_get(&ram_save_stats(m->ram)->dirty_pages_rate) > 0;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
@@ -341,8 +349,9 @@ static void update_window(Migration *m)
 static uint64_t budget_left(const Migration *m)
 {
     uint64_t budget = policy_window_budget(m->live->max_bandwidth);
-    uint64_t used = bytes_sent(m) - m->window.start_bytes;
-    return used < budget ? budget - used : 0;
+    /* Pages that were in flight when the window began, and turned out to be zero, say, make it negative. */
+    int64_t used = (int64_t)(bytes_committed(m) - m->window_committed);
+    return used < 0 ? budget : (uint64_t)used < budget ? budget - (uint64_t)used : 0;
 }
 
 /* The window's bytes are used up: sleeps until its end, or until the limit is raised. */
@@ -394,7 +403,7 @@ static PolicyStep next_step(Migration *m)
     uint64_t threshold =
         m->window.bytes_per_ms > 0 ? policy_threshold(bandwidth, m->live->downtime_limit) : 0;
     PolicyState state = {
-        .pending = ram_save_pending(m->ram),
+        .pending = ram_save_pending(m->ram) + ram_save_in_flight(m->ram),
         .threshold = threshold,
         .exact = m->exact,
         .switchover_allowed = acks == 0 || host->ops->run_state(host->opaque) != RUN_STATE_RUNNING,

@@ -105,6 +105,11 @@ uint64_t ram_save_pending(const RamSave *s)
     return ram_stats_get(&s->stats.remaining_pages) << TARGET_PAGE_BITS;
 }
 
+uint64_t ram_save_in_flight(const RamSave *s)
+{
+    return ram_stats_get(&s->stats.in_flight_pages) << TARGET_PAGE_BITS;
+}
+
 void ram_save_account_stream(RamSave *s, const StreamWriter *w)
 {
     uint64_t total = stream_writer_total(w);
@@ -269,23 +274,34 @@ bool ram_save_setup(RamSave *s, StreamWriter *w, GError **errp)
 
 /* The end of an iteration is decided by bytes, time, and what is left. */
 typedef struct RamIteration {
-    uint64_t budget;        /* bytes left */
+    uint64_t budget;        /* bytes */
+    int64_t used;           /* of it: sent, or in flight; what is in flight may turn out to be less */
+    uint64_t in_flight;     /* when it was last looked at */
     int64_t deadline_ns;
     uint64_t pages;         /* sent so far */
     uint64_t pages_at_clock;
     bool expired;
 } RamIteration;
 
+static uint64_t budget_left(const RamIteration *it)
+{
+    uint64_t used = (uint64_t)MAX(it->used, 0);
+    return it->budget - MIN(used, it->budget);
+}
+
 static uint64_t longest_run(const RamIteration *it)
 {
     uint64_t by_time = CLAMP(it->pages, FIRST_RUN, RAM_RUN_MAX);
-    return MIN(by_time, MAX(it->budget >> TARGET_PAGE_BITS, 1));
+    return MIN(by_time, MAX(budget_left(it) >> TARGET_PAGE_BITS, 1));
 }
 
-static void iteration_sent(RamIteration *it, uint64_t pages, uint64_t bytes)
+static void iteration_sent(RamIteration *it, const RamSave *s, uint64_t pages, uint64_t bytes)
 {
+    uint64_t in_flight = ram_save_in_flight(s);
+
+    it->used += (int64_t)(bytes + in_flight - it->in_flight);
+    it->in_flight = in_flight;
     it->pages += pages;
-    it->budget -= MIN(bytes, it->budget);
     if (it->pages - it->pages_at_clock >= CLOCK_PAGES) {
         it->pages_at_clock = it->pages;
         it->expired = ram_now_ns() >= it->deadline_ns;
@@ -304,16 +320,20 @@ static bool iteration_step(RamSave *s, StreamWriter *w, RamIteration *it, GError
     if (!send_run(s, w, &run, &bytes, errp)) {
         return false;
     }
-    iteration_sent(it, run.count, bytes);
+    iteration_sent(it, s, run.count, bytes);
     /* Nothing is left: the rest of the turn would find nothing. */
     return s->stats.remaining_pages || end_round(s, w, false, errp);
 }
 
 bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, GError **errp)
 {
-    RamIteration it = { .budget = MAX(budget, 1), .deadline_ns = ram_now_ns() + s->iteration_ns };
+    RamIteration it = {
+        .budget = MAX(budget, 1),
+        .in_flight = ram_save_in_flight(s),
+        .deadline_ns = ram_now_ns() + s->iteration_ns,
+    };
 
-    while (s->stats.remaining_pages && it.budget && !it.expired) {
+    while (s->stats.remaining_pages && budget_left(&it) && !it.expired) {
         if (!iteration_step(s, w, &it, errp)) {
             return false;
         }

@@ -23,6 +23,7 @@ typedef struct RamStats {
     uint64_t precopy_bytes;
     uint64_t downtime_bytes;
     uint64_t remaining_pages;       /* set bits in the bitmap */
+    uint64_t in_flight_pages;       /* a sink's threads have them, and have not counted them as sent yet */
     uint64_t dirty_sync_count;
     uint64_t dirty_pages_rate;      /* pages/s */
     uint64_t zero_copy_fallbacks;
@@ -70,6 +71,12 @@ bool ram_save_sync(RamSave *s, bool final, GError **errp);
 uint64_t ram_save_pending(const RamSave *s);
 
 /*
+ * Bytes of pages that sink's threads have yet to send, at their full size: what is to be added to those
+ * sent where it is about a limit, or about what is left to do.
+ */
+uint64_t ram_save_in_flight(const RamSave *s);
+
+/*
  * Adds to stats.transferred what @w, the main stream, has taken since the last call.  The functions
  * above do so themselves; call it once more when all is written.  Sinks add what they send elsewhere.
  */
@@ -86,6 +93,11 @@ uint64_t ram_save_xbzrle_cache_size(const RamSave *s);
 static inline void ram_stats_add(uint64_t *counter, uint64_t n)
 {
     __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline void ram_stats_sub(uint64_t *counter, uint64_t n)
+{
+    __atomic_fetch_sub(counter, n, __ATOMIC_RELAXED);
 }
 
 static inline void ram_stats_set(uint64_t *counter, uint64_t value)

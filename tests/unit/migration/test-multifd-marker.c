@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sending half of multifd alone: where its markers are when a round ends within a section. */
+/* The sending half of multifd alone: its markers when a round ends within a section, and its budget. */
+#include "io/transport.h"
 #include "migration/multifd.h"
 #include "ram-test.h"
 
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #define PAGES 1024
 #define FLUSH_WORD "\0\0\0\0\0\0\x02\0"       /* be64 0x200 */
@@ -80,9 +83,48 @@ static void test_marker_is_sent(void)
     watch_log_free(&watch);
 }
 
+/*
+ * A channel that nobody reads from takes no page: what it is given counts all the same, so that a rate limit
+ * holds at once, and not only when the packets have been sent.
+ */
+static void test_budget(void)
+{
+    const uint64_t pages = 512, budget = 64;
+    g_autoptr(TestGuest) guest = test_guest_new(&pages, 1);
+    g_autoptr(GPtrArray) channels = g_ptr_array_new_with_free_func((GDestroyNotify)channel_unref);
+    MigrationOptions options = test_options();
+    MultifdCounters counters = { 0 };
+    DirtyLog log = { 0 };
+    int fds[2];
+    bool done = false;
+
+    memset(guest->blocks[0].host, 0x77, pages * PAGE);
+    options.p.zero_page_detection = ZERO_PAGE_DETECTION_MULTIFD;
+    g_assert_cmpint(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), ==, 0);
+    g_ptr_array_add(channels, channel_from_fd(fds[0], NULL));
+
+    TestChannel *main = test_channel_new(NULL, 0, 0);
+    StreamWriter *w = stream_writer_new(&main->base);
+    RamSave *save = ram_save_new(&guest->ram, &log, &options, NULL);
+    MultifdSendConfig config = { .channels = channels, .counters = &counters, .on_error = never_fails };
+    ram_save_set_sink(save, multifd_send_new(save, &config, NULL));
+    OK(ram_save_setup(save, w, &error));
+    for (unsigned i = 1; i <= 4; i++) {
+        OK(ram_save_iterate(save, w, budget * PAGE, &done, &error));
+        g_assert_cmpuint(ram_save_pending(save), ==, (pages - i * budget) * PAGE);
+    }
+    g_assert_cmpuint(ram_save_in_flight(save), ==, 4 * budget * PAGE);
+
+    ram_save_free(save);
+    stream_writer_free(w);
+    channel_unref(&main->base);
+    close(fds[1]);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/multifd-marker/sent-when-a-round-ends", test_marker_is_sent);
+    g_test_add_func("/multifd-marker/budget", test_budget);
     return g_test_run();
 }

@@ -12,6 +12,7 @@ typedef struct MigrationProperties {
     bool send_section_footer;                   /* on */
     bool send_switchover_start;                 /* on; off for peers older than 10.0 */
     bool multifd_flush_after_each_section;      /* off; on for peers older than 8.1 */
+    bool multifd_no_zero_pages;                 /* off; x-compat below 9.0: the peer skips them unseen */
     bool multifd_clean_tls_termination;         /* on */
     bool x_preempt_pre_7_2;                     /* off */
     bool switchover_ack_legacy;                 /* off; on for 8.1 .. 11.0 */

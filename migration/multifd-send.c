@@ -626,8 +626,10 @@ static bool start_channel(MultifdSend *s, unsigned id, const MultifdSendConfig *
 static void configure(MultifdSend *s, const MigrationOptions *options)
 {
     s->per_section = options->props.multifd_flush_after_each_section;
-    s->detect_in_channels = options->p.zero_page_detection == ZERO_PAGE_DETECTION_MULTIFD;
-    s->detect_here = options->p.zero_page_detection == ZERO_PAGE_DETECTION_LEGACY;
+    /* A peer that does not know zero pages in packets would complete without them. */
+    s->detect_in_channels = options->p.zero_page_detection == ZERO_PAGE_DETECTION_MULTIFD &&
+                            !options->props.multifd_no_zero_pages;
+    s->detect_here = options->p.zero_page_detection != ZERO_PAGE_DETECTION_NONE && !s->detect_in_channels;
     s->method = multifd_method_flag(options->p.multifd_compression);
     s->round_end.notify = round_ended;
 }

@@ -275,6 +275,7 @@ static bool set_compat(MigrationOptions *o, const char *value, GError **errp)
             o->props.multifd_clean_tls_termination = !compat_levels[i].no_switchover_start;
             o->p.zero_page_detection = compat_levels[i].legacy_zero_pages ? ZERO_PAGE_DETECTION_LEGACY
                                                                           : ZERO_PAGE_DETECTION_MULTIFD;
+            o->props.multifd_no_zero_pages = compat_levels[i].legacy_zero_pages;
             o->props.multifd_flush_after_each_section = compat_levels[i].flush_after_each_section;
             o->props.x_preempt_pre_7_2 = compat_levels[i].preempt_pre_7_2;
             return true;

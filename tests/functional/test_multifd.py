@@ -162,7 +162,7 @@ def test_half_a_hello_then_gone(said, pair, make_route):
 
 
 def test_strangers_leave_nothing(pair, make_route):
-    """However many say half a hello and leave, one after the other: the destination keeps none of them open."""
+    """However many say half a hello and leave, one after the other: none of them is kept open."""
     src, dst = pair(2, 'zstd')
     route = make_route('unix')
     route.listen(dst)

@@ -197,7 +197,7 @@ static bool take_block(RdmaKeys *k, KeyBlock *b, const RdmaRemoteBlock *remote, 
         return true;
     }
     if (!remote->rkey) {
-        return error_set_protocol(errp, "The destination has pinned all, but its key (rkey) for block %s is 0",
+        return error_set_protocol(errp, "The destination has pinned all, but gives rkey 0 for block %s",
                                   b->block->idstr);
     }
     RemoteSpan *span = g_new0(RemoteSpan, 1);

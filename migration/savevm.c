@@ -22,6 +22,7 @@ typedef struct DeviceSection {
     uint32_t instance_id;
     const VMStateDescription *vmsd;
     void *opaque;
+    bool early_setup;           /* behind the START sections, while the guest runs */
 } DeviceSection;
 
 struct SaveVM {
@@ -35,9 +36,9 @@ struct SaveVM {
 };
 
 static void add_device(SaveVM *s, uint32_t id, const char *idstr, uint32_t instance_id,
-                       const VMStateDescription *vmsd, void *opaque)
+                       const VMStateDescription *vmsd, void *opaque, bool early_setup)
 {
-    DeviceSection d = { id, idstr, instance_id, vmsd, opaque };
+    DeviceSection d = { id, idstr, instance_id, vmsd, opaque, early_setup };
     g_array_append_val(s->devices, d);
 }
 
@@ -50,15 +51,15 @@ static void collect_devices(SaveVM *s)
     uint32_t id = SECTION_ID_OTHERS;
 
     if (e && strcmp(e->idstr, "timer") == 0) {
-        add_device(s, SECTION_ID_TIMER, e->idstr, e->instance_id, e->vmsd, e->opaque);
+        add_device(s, SECTION_ID_TIMER, e->idstr, e->instance_id, e->vmsd, e->opaque, e->early_setup);
         e = e->next;
     }
     if (s->options->props.store_global_state) {
         add_device(s, SECTION_ID_GLOBALSTATE, vmstate_globalstate.name, 0, &vmstate_globalstate,
-                   &s->global_state);
+                   &s->global_state, false);
     }
     for (; e; e = e->next) {
-        add_device(s, id++, e->idstr, e->instance_id, e->vmsd, e->opaque);
+        add_device(s, id++, e->idstr, e->instance_id, e->vmsd, e->opaque, e->early_setup);
     }
 }
 
@@ -164,6 +165,36 @@ bool savevm_start(SaveVM *s, bool return_path, GError **errp)
            put_command(s, COMMAND_POSTCOPY_ADVISE, NULL, 0, errp);
 }
 
+static bool save_device(SaveVM *s, const DeviceSection *d, GError **errp)
+{
+    if (fault_point("savevm-device", errp)) {
+        return false;
+    }
+    put_long_header(s, SECTION_FULL, d->id, d->idstr, d->instance_id, d->vmsd->version);
+    json_writer_start_object(s->desc, NULL);
+    json_writer_str(s->desc, "name", d->idstr);
+    json_writer_int(s->desc, "instance_id", d->instance_id);
+    if (!vmstate_save(s->w, d->vmsd, d->opaque, s->desc, errp)) {
+        g_prefix_error(errp, "Failed to save the state of '%s': ", d->idstr);
+        return false;
+    }
+    json_writer_end_object(s->desc);
+    put_footer(s, d->id);
+    return true;
+}
+
+/* The sections of one kind, in the order of the stream. */
+static bool save_devices(SaveVM *s, bool early_setup, GError **errp)
+{
+    for (guint i = 0; i < s->devices->len; i++) {
+        const DeviceSection *d = &g_array_index(s->devices, DeviceSection, i);
+        if (d->early_setup == early_setup && !save_device(s, d, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool savevm_setup(SaveVM *s, GError **errp)
 {
     if (fault_point("savevm-setup", errp)) {
@@ -182,7 +213,7 @@ bool savevm_setup(SaveVM *s, GError **errp)
     }
     json_writer_int(s->desc, "page_size", TARGET_PAGE_SIZE);
     json_writer_start_array(s->desc, "devices");
-    return flush(s, errp);
+    return save_devices(s, true, errp) && flush(s, errp);
 }
 
 bool savevm_iterate(SaveVM *s, uint64_t budget, bool *done, GError **errp)
@@ -196,24 +227,6 @@ bool savevm_iterate(SaveVM *s, uint64_t budget, bool *done, GError **errp)
     }
     put_footer(s, SECTION_ID_RAM);
     return flush(s, errp);
-}
-
-static bool save_device(SaveVM *s, const DeviceSection *d, GError **errp)
-{
-    if (fault_point("savevm-device", errp)) {
-        return false;
-    }
-    put_long_header(s, SECTION_FULL, d->id, d->idstr, d->instance_id, d->vmsd->version);
-    json_writer_start_object(s->desc, NULL);
-    json_writer_str(s->desc, "name", d->idstr);
-    json_writer_int(s->desc, "instance_id", d->instance_id);
-    if (!vmstate_save(s->w, d->vmsd, d->opaque, s->desc, errp)) {
-        g_prefix_error(errp, "Failed to save the state of '%s': ", d->idstr);
-        return false;
-    }
-    json_writer_end_object(s->desc);
-    put_footer(s, d->id);
-    return true;
 }
 
 bool savevm_complete_ram(SaveVM *s, GError **errp)
@@ -236,12 +249,7 @@ bool savevm_complete_ram(SaveVM *s, GError **errp)
 bool savevm_complete_devices(SaveVM *s, RunState state, GError **errp)
 {
     globalstate_store(&s->global_state, state);
-    for (guint i = 0; i < s->devices->len; i++) {
-        if (!save_device(s, &g_array_index(s->devices, DeviceSection, i), errp)) {
-            return false;
-        }
-    }
-    return flush(s, errp);
+    return save_devices(s, false, errp) && flush(s, errp);
 }
 
 bool savevm_end(SaveVM *s, GError **errp)

@@ -41,7 +41,8 @@ struct VMStateDescription {
     const VMStateField *fields;
     const VMStateDescription *const *subsections;   /* NULL-terminated, or NULL */
     bool (*needed)(void *opaque);                   /* of a subsection; NULL: always */
-    bool (*pre_save)(void *opaque, GError **errp);  /* vCPUs are stopped; migration thread; may be NULL */
+    /* Migration thread, vCPUs stopped (not with early_setup); may be NULL. */
+    bool (*pre_save)(void *opaque, GError **errp);
     bool (*pre_load)(void *opaque, GError **errp);  /* load thread; may be NULL */
     bool (*post_load)(void *opaque, int version, GError **errp);
 };
@@ -63,6 +64,7 @@ typedef struct SaveEntry {
     uint32_t instance_id;
     const VMStateDescription *vmsd;
     void *opaque;
+    bool early_setup;           /* travels in the set-up part, while the guest runs: what must fit at all */
     struct SaveEntry *next;
 } SaveEntry;
 

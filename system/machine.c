@@ -42,6 +42,9 @@ Machine *machine_new(const MachineType *type, bool incoming)
 
     m->type = type;
     m->properties = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    m->accel_properties = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    m->serials = g_ptr_array_new();
+    m->incoming = incoming;
     m->soft_dirty_log = soft_dirty_log_new();
     dirty_log_add_provider(&m->dirty_log, soft_dirty_log_provider(m->soft_dirty_log));
     m->run = run_state_control_new(incoming ? RUN_STATE_INMIGRATE : RUN_STATE_PRELAUNCH);
@@ -74,6 +77,13 @@ void machine_free(Machine *m)
         ram_list_remove(&m->ram, m->ram.first);
     }
     g_hash_table_unref(m->properties);
+    g_hash_table_unref(m->accel_properties);
+    g_ptr_array_unref(m->serials);
+    g_free(m->accel);
+    g_free(m->cpu_model);
+    g_free(m->kernel);
+    g_free(m->initrd);
+    g_free(m->append);
     run_state_control_free(m->run);
     g_free(m->name);
     g_free(m);

@@ -41,6 +41,13 @@ typedef struct MachineType {
     bool (*init)(Machine *m, GError **errp);
 } MachineType;
 
+/* What a guest can ask of the program that runs it. */
+typedef enum {
+    MACHINE_REQUEST_RESET,
+    MACHINE_REQUEST_EXIT,           /* end the process with a status: of test guests */
+    MACHINE_REQUEST_INTERNAL_ERROR, /* the accelerator cannot go on: stop the guest */
+} MachineRequest;
+
 /*
  * Told of every change of run state when it is complete, in the thread that made it.  All listeners hear of
  * one change before any hears of the next, and in the order in which the changes were made: other threads
@@ -56,6 +63,18 @@ struct Machine {
     bool uuid_set;
     unsigned cpus;
     GHashTable *properties;         /* char * -> char *, of -machine NAME,... */
+
+    /* What the command line says of the vCPUs and of what boots; NULL where it says nothing.  Owned. */
+    char *accel;                    /* the accelerator that is used */
+    GHashTable *accel_properties;   /* char * -> char *, of -accel NAME,...; never NULL */
+    char *cpu_model;                /* -cpu */
+    char *kernel, *initrd, *append;
+    GPtrArray *serials;             /* of Chardev *, not owned, in the order of -serial; never NULL */
+    bool incoming;                  /* the guest will arrive: nothing is to be loaded into memory */
+
+    /* Main thread.  Set by the program before machine_init(); may be NULL. */
+    void (*guest_request)(Machine *m, MachineRequest what, int status, void *opaque);
+    void *guest_request_opaque;
 
     RamList ram;
     DirtyLog dirty_log;

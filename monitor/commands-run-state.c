@@ -59,6 +59,19 @@ bool qmp_system_reset(MonitorContext *ctx, GError **errp)
     return true;
 }
 
+void monitor_guest_reset(MonitorContext *ctx)
+{
+    g_autoptr(GError) err = NULL;
+
+    if (ctx->no_reboot) {
+        monitor_request_shutdown(ctx, SHUTDOWN_CAUSE_GUEST_RESET);
+    } else if (machine_reset(ctx->machine, &err)) {
+        qapi_event_send_reset(ctx, true, SHUTDOWN_CAUSE_GUEST_RESET);
+    } else {
+        g_warning("the guest cannot be reset: %s", err->message);
+    }
+}
+
 bool qmp_system_powerdown(MonitorContext *ctx, GError **errp)
 {
     qapi_event_send_powerdown(ctx);

@@ -323,11 +323,6 @@ static bool apply_uuid(const CmdlineUse *use, GError **errp)
     return true;
 }
 
-static bool apply_kernel(const CmdlineUse *use, GError **errp)
-{
-    return refuse(errp, "The -kernel parameter is not supported.");
-}
-
 /* ---- memory ---- */
 
 static bool apply_memory(const CmdlineUse *use, GError **errp)
@@ -746,17 +741,24 @@ bool cmdline_finish(VmConfig *config, GError **errp)
 const CmdlineOption cmdline_options[] = {
     {"machine", "M", "[type=]NAME[,PROPERTY=VALUE...]", SECTION_MACHINE, apply_machine, 0, NULL,
      "Machine type: none (the default) has memory and nothing else; workload has virtual CPUs that write "
-     "to memory by a pattern. `-machine help` lists the types, `-machine NAME,help` a type's properties. "
+     "to memory by a pattern; pico runs a real guest on KVM. `-machine help` lists the types, `-machine "
+     "NAME,help` a type's properties. "
      "memory-backend=ID takes guest memory from -object ID; accel=A:B is -accel A, or B where A cannot be "
      "had."},
     {"accel", NULL, "NAME[,PROPERTY=VALUE...]", SECTION_MACHINE, apply_accel, 0, NULL,
      "Accelerator. Given several times, the first that works is used. `-accel help` lists them."},
     {"cpu", NULL, "MODEL", SECTION_MACHINE, apply_cpu, FIELD(cpu_model), NULL,
-     "CPU model; machine none has no CPUs and refuses it, others have one model only."},
+     "CPU model; machine none has no CPUs and refuses it, workload has one model only. Machine pico has "
+     "host, from which features can be taken away: host,-avx2."},
     {"smp", NULL, "[cpus=]N[,maxcpus=N][,sockets=N][,cores=N][,threads=N]", SECTION_MACHINE, apply_smp, 0,
      KEYS("cpus", "maxcpus", "drawers", "books", "sockets", "dies", "clusters", "modules", "cores",
           "threads"),
      "Number of virtual CPUs. Machine none has none; it takes 1 all the same."},
+    {"kernel", NULL, "FILE", SECTION_MACHINE, set_text, FIELD(kernel), NULL,
+     "What machine pico boots: an ELF file with a PVH note, or a Linux bzImage."},
+    {"initrd", NULL, "FILE", SECTION_MACHINE, set_text, FIELD(initrd), NULL,
+     "Initial RAM disk of the kernel."},
+    {"append", NULL, "TEXT", SECTION_MACHINE, set_text, FIELD(append), NULL, "Command line of the kernel."},
     {"name", NULL, "[guest=]NAME[,process=COMM][,debug-threads=on|off]", SECTION_MACHINE, apply_name, 0,
      KEYS("guest", "process", "debug-threads"),
      "Name of the guest, as query-name shows it, and of the process, as ps shows it."},
@@ -804,7 +806,7 @@ const CmdlineOption cmdline_options[] = {
      "Character device: socket (path=, or host= and port=, or fd=, with server=, wait=, telnet=, "
      "reconnect-ms=, ...), stdio, pipe, file, pty, null. logfile=PATH keeps a copy of the output."},
     {"serial", NULL, "DEV", SECTION_MONITOR, apply_serial, FIELD(serials), NULL,
-     "Opens DEV for a serial port that nothing writes to; none: no port."},
+     "Serial port on DEV; none: no port. Machines other than pico open DEV and write nothing to it."},
     {"nographic", NULL, NULL, SECTION_MONITOR, set_flag, FIELD(nographic), NULL,
      "Human monitor on standard input and output, unless other monitors are asked for."},
     {"add-fd", NULL, "fd=N,set=M[,opaque=TEXT]", SECTION_MONITOR, apply_add_fd, 0,
@@ -869,8 +871,6 @@ const CmdlineOption cmdline_options[] = {
      "No default devices: with -nographic, no monitor either."},
     {"no-user-config", NULL, NULL, SECTION_COMPAT, ignore, 0, NULL, "There is no configuration of the user."},
     {"enable-kvm", NULL, NULL, SECTION_COMPAT, apply_enable_kvm, 0, NULL, "Short for -accel kvm."},
-    {"kernel", NULL, "FILE", SECTION_COMPAT, apply_kernel, 0, NULL,
-     "Refused: no machine here boots a kernel."},
     {"rtc", NULL, "[base=...][,clock=...][,driftfix=...]", SECTION_COMPAT, ignore_list, 0,
      KEYS("base", "clock", "driftfix"), "There is no clock device."},
     {"boot", NULL, "[order=...][,once=...][,menu=...][,strict=...]", SECTION_COMPAT, ignore_list_implied,
@@ -892,8 +892,8 @@ const CmdlineForeign cmdline_foreign[] = {
     {"hdd", true},          {"sd", true},           {"pflash", true},
     {"mtdblock", true},     {"snapshot", false},    {"netdev", true},
     {"fsdev", true},        {"virtfs", true},       {"numa", true},
-    {"initrd", true},       {"append", true},       {"dtb", true},
-    {"bios", true},         {"audio", true},        {"audiodev", true},
+    {"dtb", true},          {"bios", true},         {"audio", true},
+    {"audiodev", true},
     {"spice", true},        {"usb", false},         {"usbdevice", true},
     {"smbios", true},       {"acpitable", true},    {"fw_cfg", true},
     {"tpmdev", true},       {"gdb", true},          {"s", false},

@@ -98,9 +98,9 @@ void vm_config_free(VmConfig *c)
         c->serials, c->fds,     c->trace_patterns, c->trace_files, c->read_configs, c->faults,
     };
     char *strings[] = {
-        c->help_text,    c->machine,        c->cpu_model, c->cpus_error, c->name,
-        c->process_name, c->memory_backend, c->mem_path,  c->loadvm,     c->qtest,
-        c->qtest_log,    c->pid_file,       c->log_file,
+        c->help_text, c->machine, c->cpu_model, c->kernel, c->initrd, c->append, c->cpus_error, c->name,
+        c->process_name, c->memory_backend, c->mem_path, c->loadvm, c->qtest, c->qtest_log, c->pid_file,
+        c->log_file,
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++) {

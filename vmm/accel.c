@@ -2,8 +2,9 @@
 /* -accel: names that scripts give, and whether they can be had. */
 
 /*
- * No machine here runs instructions of a guest, so that tcg and qtest have nothing to do and kvm is only
- * looked for.  Scripts name them all the same, and what is not there must be said as early as a peer says it.
+ * kvm runs machine pico.  The other machines run no instructions of a guest, so that tcg and qtest have
+ * nothing to do and kvm is only looked for.  Scripts name them all the same, and what is not there must be
+ * said as early as a peer says it.
  */
 #include "vm.h"
 
@@ -42,8 +43,8 @@ static bool probe_kvm(void)
 
 static const Accel accels[] = {
     {"kvm", probe_kvm,
-     (const char *const[]){"dirty-ring-size", "kernel-irqchip", "kvm-shadow-mem", "notify-vmexit",
-                           "notify-window", "device", NULL}},
+     (const char *const[]){"dirty-ring-size", "kernel-irqchip", "manual-dirty-log", "kvm-shadow-mem",
+                           "notify-vmexit", "notify-window", "device", NULL}},
     {"qtest", probe_nothing, (const char *const[]){NULL}},
     {"tcg", probe_nothing, (const char *const[]){"one-insn-per-tb", "split-wx", "tb-size", "thread", NULL}},
 };
@@ -79,9 +80,11 @@ static bool check(const ConfigAccel *wanted)
     return true;
 }
 
-bool vm_choose_accel(const VmConfig *config)
+bool vm_choose_accel(const VmConfig *config, const ConfigAccel **chosen)
 {
     bool from_machine = false, from_accel = false, failed = false;
+
+    *chosen = NULL;
 
     for (unsigned i = 0; i < config->accels->len; i++) {
         const ConfigAccel *wanted = g_ptr_array_index(config->accels, i);
@@ -103,6 +106,7 @@ bool vm_choose_accel(const VmConfig *config)
             if (failed) {
                 report("falling back to %s", wanted->name);
             }
+            *chosen = wanted;
             return true;
         }
         failed |= wanted->name[0] != '\0';

@@ -3,6 +3,7 @@
 #include "vm.h"
 
 #include "accel/workload.h"
+#include "hw/pico.h"
 #include "report.h"
 #include "system/machine-none.h"
 #include "util/error.h"
@@ -148,6 +149,7 @@ int main(int argc, char **argv)
     report_init(argv[0]);
     machine_type_register(&machine_none_type);
     machine_type_register(&workload_machine_type);
+    machine_type_register(&pico_machine_type);
     if (read_words(vm.config, argc, argv)) {
         report_set_prefix(vm.config->message_timestamps, vm.config->message_name ? vm.config->name : NULL);
         if (vm.config->action != CONFIG_RUN) {

@@ -12,6 +12,7 @@
  */
 #include "vm.h"
 
+#include "hw/pico.h"
 #include "report.h"
 #include "system/keyval.h"
 #include "system/machine-none.h"
@@ -67,6 +68,16 @@ static bool check_cpus(const VmConfig *config, const MachineType *type)
     return true;
 }
 
+static bool check_kernel(const VmConfig *config, const MachineType *type)
+{
+    if ((config->kernel || config->initrd || config->append) && type != &pico_machine_type) {
+        report("The -kernel parameter is not supported by machine '%s': only pico boots something",
+               type->name);
+        return false;
+    }
+    return true;
+}
+
 static bool set_property(Machine *m, const char *name, const char *value)
 {
     g_autoptr(GError) err = NULL;
@@ -94,14 +105,63 @@ static bool set_property(Machine *m, const char *name, const char *value)
     return true;
 }
 
+/* Main loop.  What the guest's reset line, debug-exit port or end of wits leads to. */
+static void guest_request(Machine *m, MachineRequest what, int status, void *opaque)
+{
+    Vm *vm = opaque;
+    g_autoptr(GError) err = NULL;
+
+    switch (what) {
+    case MACHINE_REQUEST_RESET:
+        monitor_guest_reset(&vm->monitor);
+        break;
+    case MACHINE_REQUEST_EXIT:
+        vm->exit_status = status;
+        monitor_request_shutdown(&vm->monitor, SHUTDOWN_CAUSE_GUEST_SHUTDOWN);
+        break;
+    case MACHINE_REQUEST_INTERNAL_ERROR:
+        if (!machine_stop(m, RUN_STATE_INTERNAL_ERROR, &err)) {
+            report_error(NULL, err);
+        }
+        break;
+    }
+}
+
+/* What a machine type may want to know of the command line. */
+static void set_guest(Vm *vm, Machine *m, const ConfigAccel *accel)
+{
+    const VmConfig *config = vm->config;
+
+    m->accel = accel ? g_strdup(accel->name) : NULL;
+    for (char **p = accel ? accel->properties : NULL; p && *p; p++) {
+        const char *value = strchr(*p, '=');
+        char *key = g_strndup(*p, strcspn(*p, "="));
+
+        g_hash_table_insert(m->accel_properties, key, g_strdup(value ? value + 1 : "on"));
+    }
+    m->cpu_model = g_strdup(config->cpu_model);
+    m->kernel = g_strdup(config->kernel);
+    m->initrd = g_strdup(config->initrd);
+    m->append = g_strdup(config->append);
+    for (unsigned i = 0; i < config->serials->len; i++) {
+        g_autofree char *label = g_strdup_printf("serial%u", i);
+
+        g_ptr_array_add(m->serials, chardev_find(label));
+    }
+    m->guest_request = guest_request;
+    m->guest_request_opaque = vm;
+}
+
 static bool create_machine(Vm *vm)
 {
     const VmConfig *config = vm->config;
     const MachineType *type = find_type(config->machine ? config->machine : machine_none_type.name);
+    const ConfigAccel *accel;
     GHashTableIter i;
     gpointer name, value;
 
-    if (!type || !check_cpus(config, type) || !vm_choose_accel(config)) {
+    if (!type || !check_cpus(config, type) || !check_kernel(config, type) ||
+        !vm_choose_accel(config, &accel)) {
         return false;
     }
     Machine *m = vm->machine = machine_new(type, vm_expects_incoming(config));
@@ -109,6 +169,7 @@ static bool create_machine(Vm *vm)
     m->uuid_set = config->has_uuid;
     memcpy(m->uuid, config->uuid, sizeof(m->uuid));
     m->cpus = config->cpus;
+    set_guest(vm, m, accel);
     g_hash_table_iter_init(&i, config->machine_properties);
     while (g_hash_table_iter_next(&i, &name, &value)) {
         if (!set_property(m, name, value)) {

@@ -33,8 +33,11 @@ void vm_clear(Vm *vm);
 /* host.c: what the migration library asks of us; the opaque pointer is the Vm. */
 extern const MigrationHostOps vm_migration_host;
 
-/* accel.c: finds an accelerator that works here; prints and returns false if there is none. */
-bool vm_choose_accel(const VmConfig *config);
+/*
+ * accel.c: finds an accelerator that works here; prints and returns false if there is none.  *@chosen is the
+ * entry of -accel, or NULL where none was asked for.
+ */
+bool vm_choose_accel(const VmConfig *config, const ConfigAccel **chosen);
 
 /* memory.c: -object, and the guest's RAM.  Print and return false. */
 bool vm_create_objects(Vm *vm);

@@ -58,6 +58,12 @@ void monitor_event(MonitorContext *ctx, const char *name, struct json_t *data);
  */
 void monitor_request_shutdown(MonitorContext *ctx, ShutdownCause cause);
 
+/*
+ * The guest has reset itself: the machine is reset, or the program ends with -no-reboot; says so in events.
+ * Main thread.
+ */
+void monitor_guest_reset(MonitorContext *ctx);
+
 /* Runs one HMP line as human-monitor-command does; the caller frees the text.  Main thread. */
 char *monitor_hmp_command(MonitorContext *ctx, const char *line);
 

@@ -77,6 +77,7 @@ typedef struct VmConfig {
     GHashTable *machine_properties; /* char * -> char *: those of -machine except type and accel */
     GPtrArray *accels;              /* of ConfigAccel * */
     char *cpu_model;
+    char *kernel, *initrd, *append;
     unsigned cpus;    /* 1 unless -smp says more */
     char *cpus_error; /* -smp made no sense; told once the machine type is known to exist */
     unsigned max_cpus;

@@ -298,7 +298,6 @@ static void test_process_errors(void)
         {"-M|none,foo", "-M none,foo: Expected '=' after parameter 'foo'"},
         {"-", "-: invalid option"},
         {"---S", "---S: invalid option\nDid you mean -S?"},
-        {"-kernel|/x", "-kernel /x: The -kernel parameter is not supported."},
         {"-drive|x", "-drive: not supported: there is no such device or feature here"},
         {"--usb", "--usb: not supported: there is no such device or feature here"},
         {"x.img", "x.img: a disk image is of no use: there are no disks"},

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A 16550A serial port on a character device. */
+
+/*
+ * The registers belong to the device lock; vCPU threads access them.  The character device belongs to the
+ * main thread.  Between the two are a queue of bytes sent and one of bytes received:
+ *
+ *   THR -> tx -> main loop -> character device     THRE is off while tx is full, so that the guest waits
+ *   RBR <- rx <- main loop <- character device     the device is not read while rx is half full
+ *
+ * What is in rx travels with the guest.  What is in tx has left the guest: the source sends it on.
+ */
+#include "pico.h"
+
+#include <string.h>
+
+#include "system/vmstate.h"
+#include "util/error.h"
+
+#define PORTS 8
+#define FIFO_SIZE 16
+/* Twice what the character device delivers at once: what arrives while it is half full has room. */
+#define RX_SIZE 32768
+#define TX_MAX 65536
+/* How much may wait in the character device; beyond it we look again after a while. */
+#define PENDING_MAX (1 << 20)
+#define RETRY_MS 10
+
+enum { REG_DATA, REG_IER, REG_IIR_FCR, REG_LCR, REG_MCR, REG_LSR, REG_MSR, REG_SCRATCH };
+enum { IER_RX = 1, IER_TX = 2, IER_LINE = 4, IER_MODEM = 8 };
+enum { IIR_NONE = 1, IIR_MODEM = 0, IIR_TX = 2, IIR_RX = 4, IIR_LINE = 6, IIR_FIFO = 0xc0 };
+enum { FCR_ENABLE = 1, FCR_CLEAR_RX = 2 };
+enum { LCR_DLAB = 0x80 };
+enum { MCR_DTR = 1, MCR_RTS = 2, MCR_OUT1 = 4, MCR_OUT2 = 8, MCR_LOOP = 0x10 };
+enum { LSR_DATA = 1, LSR_BREAK = 0x10, LSR_THRE = 0x20, LSR_IDLE = 0x40 };
+enum { MSR_CTS = 0x10, MSR_DSR = 0x20, MSR_DCD = 0x80 };
+
+struct PicoSerial {
+    Machine *machine;
+    Kvm *kvm;
+    Chardev *chr;               /* or NULL.  Main thread */
+    unsigned irq;
+    bool raised;                /* as the line is */
+
+    /* Device lock.  What travels. */
+    uint16_t divisor;
+    uint8_t ier, fcr, lcr, mcr, scratch;
+    uint8_t break_seen;         /* a line status that has not been read */
+    uint8_t thr_empty;          /* an interrupt for it is due */
+    uint32_t rx_count;          /* bytes at the start of @rx */
+    uint8_t rx[RX_SIZE];
+
+    /* Device lock.  What does not. */
+    GByteArray *tx;
+    guint tx_source;            /* of the main loop, or 0 */
+    guint rx_source;
+    bool rx_paused;
+
+    SaveEntry entry;
+};
+
+/* ---- the line ---- */
+
+static unsigned interrupt(const PicoSerial *s)
+{
+    if ((s->ier & IER_LINE) && s->break_seen) {
+        return IIR_LINE;
+    }
+    if ((s->ier & IER_RX) && s->rx_count) {
+        return IIR_RX;
+    }
+    if ((s->ier & IER_TX) && s->thr_empty) {
+        return IIR_TX;
+    }
+    return IIR_NONE;
+}
+
+static void update_irq(PicoSerial *s)
+{
+    bool level = interrupt(s) != IIR_NONE;
+
+    if (level != s->raised) {
+        s->raised = level;
+        kvm_set_irq(s->kvm, s->irq, level);
+    }
+}
+
+/* ---- what is sent ---- */
+
+/* Main loop. */
+static gboolean drain_tx(gpointer opaque)
+{
+    PicoSerial *s = opaque;
+    g_autoptr(GByteArray) bytes = NULL;
+
+    if (s->chr && chardev_pending(s->chr) > PENDING_MAX) {
+        kvm_lock_devices(s->kvm);
+        s->tx_source = g_timeout_add(RETRY_MS, drain_tx, s);
+        kvm_unlock_devices(s->kvm);
+        return G_SOURCE_REMOVE;
+    }
+    kvm_lock_devices(s->kvm);
+    bool was_full = s->tx->len >= TX_MAX;
+    bytes = s->tx;
+    s->tx = g_byte_array_new();
+    s->tx_source = 0;
+    if (was_full) {
+        s->thr_empty = 1;
+        update_irq(s);
+    }
+    kvm_unlock_devices(s->kvm);
+    if (s->chr) {
+        chardev_write(s->chr, bytes->data, bytes->len);
+    }
+    return G_SOURCE_REMOVE;
+}
+
+static void put_rx(PicoSerial *s, const uint8_t *bytes, size_t len)
+{
+    len = MIN(len, RX_SIZE - s->rx_count);
+    memcpy(s->rx + s->rx_count, bytes, len);
+    s->rx_count += (uint32_t)len;
+}
+
+static void send(PicoSerial *s, uint8_t byte)
+{
+    s->thr_empty = 0;
+    update_irq(s);      /* the line falls, so that its rise is seen */
+    if (s->mcr & MCR_LOOP) {
+        put_rx(s, &byte, 1);
+        s->thr_empty = 1;
+        return;
+    }
+    g_byte_array_append(s->tx, &byte, 1);
+    s->thr_empty = s->tx->len < TX_MAX;
+    if (!s->tx_source) {
+        s->tx_source = g_idle_add_full(G_PRIORITY_DEFAULT, drain_tx, s, NULL);
+    }
+}
+
+/* ---- what is received ---- */
+
+/* Main loop. */
+static gboolean resume_rx(gpointer opaque)
+{
+    PicoSerial *s = opaque;
+
+    kvm_lock_devices(s->kvm);
+    s->rx_source = 0;
+    s->rx_paused = s->rx_count >= RX_SIZE / 2;
+    bool paused = s->rx_paused;
+    kvm_unlock_devices(s->kvm);
+    chardev_pause_receive(s->chr, paused);
+    return G_SOURCE_REMOVE;
+}
+
+static void receive(void *opaque, const uint8_t *buf, size_t len, int *fds, size_t n_fds)
+{
+    PicoSerial *s = opaque;
+
+    kvm_lock_devices(s->kvm);
+    put_rx(s, buf, len);
+    s->rx_paused = s->rx_count >= RX_SIZE / 2;
+    bool paused = s->rx_paused;
+    update_irq(s);
+    kvm_unlock_devices(s->kvm);
+    if (paused) {
+        chardev_pause_receive(s->chr, true);
+    }
+}
+
+static void nothing(void *opaque)
+{
+    /* a port has no notion of a peer */
+}
+
+static const ChardevHandlers handlers = { .opened = nothing, .closed = nothing, .receive = receive };
+
+static uint8_t take_rx(PicoSerial *s)
+{
+    if (!s->rx_count) {
+        return 0;
+    }
+    uint8_t byte = s->rx[0];
+    memmove(s->rx, s->rx + 1, --s->rx_count);
+    if (s->rx_paused && s->rx_count < RX_SIZE / 2 && !s->rx_source) {
+        s->rx_source = g_idle_add(resume_rx, s);
+    }
+    return byte;
+}
+
+/* ---- registers ---- */
+
+static uint8_t modem_status(const PicoSerial *s)
+{
+    if (!(s->mcr & MCR_LOOP)) {
+        return MSR_CTS | MSR_DSR | MSR_DCD;
+    }
+    /* Outputs come back as inputs: RTS as CTS, DTR as DSR, OUT1 as RI, OUT2 as DCD. */
+    return (uint8_t)((s->mcr & MCR_RTS) << 3 | (s->mcr & MCR_DTR) << 5 |
+                     (s->mcr & (MCR_OUT1 | MCR_OUT2)) << 4);
+}
+
+static uint8_t line_status(PicoSerial *s)
+{
+    uint8_t status = (uint8_t)(s->break_seen | (s->rx_count ? LSR_DATA : 0) |
+                               (s->tx->len < TX_MAX ? LSR_THRE | LSR_IDLE : 0));
+    s->break_seen = 0;
+    return status;
+}
+
+static uint8_t read_iir(PicoSerial *s)
+{
+    unsigned why = interrupt(s);
+
+    if (why == IIR_TX) {
+        s->thr_empty = 0;
+    }
+    return (uint8_t)(why | (s->fcr & FCR_ENABLE ? IIR_FIFO : 0));
+}
+
+static uint64_t serial_read(void *opaque, uint64_t offset, unsigned size)
+{
+    PicoSerial *s = opaque;
+    bool dlab = s->lcr & LCR_DLAB;
+    uint8_t value;
+
+    switch (offset) {
+    case REG_DATA:
+        value = dlab ? (uint8_t)s->divisor : take_rx(s);
+        break;
+    case REG_IER:
+        value = dlab ? (uint8_t)(s->divisor >> 8) : s->ier;
+        break;
+    case REG_IIR_FCR:
+        value = read_iir(s);
+        break;
+    case REG_LCR:
+        value = s->lcr;
+        break;
+    case REG_MCR:
+        value = s->mcr;
+        break;
+    case REG_LSR:
+        value = line_status(s);
+        break;
+    case REG_MSR:
+        value = modem_status(s);
+        break;
+    default:
+        value = s->scratch;
+        break;
+    }
+    update_irq(s);
+    return value;
+}
+
+static void write_ier(PicoSerial *s, uint8_t value)
+{
+    if ((value & IER_TX) && !(s->ier & IER_TX) && s->tx->len < TX_MAX) {
+        s->thr_empty = 1;
+    }
+    s->ier = value & (IER_RX | IER_TX | IER_LINE | IER_MODEM);
+}
+
+static void write_fcr(PicoSerial *s, uint8_t value)
+{
+    if (value & FCR_CLEAR_RX) {
+        uint32_t gone = MIN(s->rx_count, FIFO_SIZE);
+        memmove(s->rx, s->rx + gone, s->rx_count -= gone);
+    }
+    s->fcr = value & (FCR_ENABLE | 0xc8);
+}
+
+static void serial_write(void *opaque, uint64_t offset, unsigned size, uint64_t data)
+{
+    PicoSerial *s = opaque;
+    uint8_t value = (uint8_t)data;
+    bool dlab = s->lcr & LCR_DLAB;
+
+    switch (offset) {
+    case REG_DATA:
+        if (dlab) {
+            s->divisor = (uint16_t)((s->divisor & 0xff00) | value);
+        } else {
+            send(s, value);
+        }
+        break;
+    case REG_IER:
+        if (dlab) {
+            s->divisor = (uint16_t)((s->divisor & 0xff) | value << 8);
+        } else {
+            write_ier(s, value);
+        }
+        break;
+    case REG_IIR_FCR:
+        write_fcr(s, value);
+        break;
+    case REG_LCR:
+        s->lcr = value;
+        break;
+    case REG_MCR:
+        s->mcr = value & 0x1f;
+        break;
+    case REG_SCRATCH:
+        s->scratch = value;
+        break;
+    default:
+        break;
+    }
+    update_irq(s);
+}
+
+/* ---- its section ---- */
+
+static bool serial_post_load(void *opaque, int version, GError **errp)
+{
+    PicoSerial *s = opaque;
+
+    if (s->rx_count > RX_SIZE) {
+        return error_set_protocol(errp, "%u bytes received, at most %d are possible", s->rx_count, RX_SIZE);
+    }
+    kvm_lock_devices(s->kvm);
+    s->raised = false;
+    update_irq(s);
+    s->rx_paused = true;
+    if (s->chr && !s->rx_source) {
+        s->rx_source = g_idle_add(resume_rx, s);
+    }
+    kvm_unlock_devices(s->kvm);
+    return true;
+}
+
+static const VMStateField serial_fields[] = {
+    VMSTATE_FIELD(divisor, VMSTATE_UINT16, PicoSerial),
+    VMSTATE_FIELD(ier, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(fcr, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(lcr, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(mcr, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(scratch, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(break_seen, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(thr_empty, VMSTATE_UINT8, PicoSerial),
+    VMSTATE_FIELD(rx_count, VMSTATE_UINT32, PicoSerial),
+    VMSTATE_FIELD(rx, VMSTATE_BUFFER, PicoSerial),
+    VMSTATE_END
+};
+
+static const VMStateDescription serial_vmsd = {
+    .name = "pico-serial", .version = 1, .minimum_version = 1, .fields = serial_fields,
+    .post_load = serial_post_load,
+};
+
+/* ---- life ---- */
+
+PicoSerial *pico_serial_new(Machine *m, Kvm *kvm, Chardev *chr, uint16_t base, unsigned irq, unsigned index)
+{
+    PicoSerial *s = g_new0(PicoSerial, 1);
+
+    s->machine = m;
+    s->kvm = kvm;
+    s->chr = chr;
+    s->irq = irq;
+    s->tx = g_byte_array_new();
+    s->divisor = 12;
+    s->entry = (SaveEntry){
+        .idstr = serial_vmsd.name, .instance_id = index, .vmsd = &serial_vmsd, .opaque = s,
+    };
+    save_entry_list_add(&m->save_entries, &s->entry);
+    kvm_add_io(kvm, &(KvmIo){
+        .port = true, .base = base, .len = PORTS, .read = serial_read, .write = serial_write, .opaque = s,
+    });
+    if (chr) {
+        chardev_set_handlers(chr, &handlers, s);
+    }
+    return s;
+}
+
+/* The line falls with the chips, which are put to power-on afterwards. */
+void pico_serial_reset(PicoSerial *s)
+{
+    s->ier = s->fcr = s->lcr = s->mcr = s->scratch = s->break_seen = s->thr_empty = 0;
+    s->divisor = 12;
+    s->rx_count = 0;
+    update_irq(s);
+}
+
+void pico_serial_free(PicoSerial *s)
+{
+    if (!s) {
+        return;
+    }
+    if (s->chr) {
+        chardev_set_handlers(s->chr, NULL, NULL);
+        chardev_write(s->chr, s->tx->data, s->tx->len);
+    }
+    g_clear_handle_id(&s->tx_source, g_source_remove);
+    g_clear_handle_id(&s->rx_source, g_source_remove);
+    save_entry_list_remove(&s->machine->save_entries, &s->entry);
+    g_byte_array_unref(s->tx);
+    g_free(s);
+}

@@ -24,20 +24,13 @@ MACHINE = workload.machine(rate='20M', working_set='4M', zero=20, compressible=2
 # Points that no scenario here passes, and where they are tested instead.
 ELSEWHERE = {
     'memory-backend-prealloc': 'test_start_up_faults',
-    'rdma-accept': 'tests/rdma: there is no RDMA device here',
-    'rdma-buffers': 'tests/rdma: there is no RDMA device here',
-    'rdma-cm-event': 'tests/rdma: there is no RDMA device here',
-    'rdma-create-qp': 'tests/rdma: there is no RDMA device here',
-    'rdma-hook': 'tests/rdma: there is no RDMA device here',
-    'rdma-listen': 'tests/rdma: there is no RDMA device here',
-    'rdma-open': 'tests/rdma: there is no RDMA device here',
-    'rdma-query': 'tests/rdma: there is no RDMA device here',
-    'rdma-receive': 'tests/rdma: there is no RDMA device here',
-    'rdma-register': 'tests/rdma: there is no RDMA device here',
-    'rdma-round': 'tests/rdma: there is no RDMA device here',
-    'rdma-send': 'tests/rdma: there is no RDMA device here',
-    'rdma-setup': 'tests/rdma: there is no RDMA device here',
-    'rdma-write': 'tests/rdma: there is no RDMA device here',
+    'kvm-clear-dirty-log': 'test_kvm.py',
+    'kvm-get-dirty-log': 'test_kvm.py',
+    'kvm-get-msrs': 'test_kvm.py',
+    'kvm-harvest-rings': 'test_kvm.py',
+    'kvm-ioctl': 'test_kvm.py',
+    'kvm-log-start': 'test_kvm.py',
+    'kvm-set-msrs': 'test_kvm.py',
 }
 SCENARIOS = {
     'tcp': {'kind': 'tcp', 'capabilities': ('return-path', 'xbzrle')},

@@ -66,5 +66,7 @@ def run(src, dst, write, route, seconds=1.0, passes=0):
     write()
     src.call('migrate-continue', state='pre-switchover')
     info = src.wait_migration('completed')
+    if route.stored:
+        route.load(dst)
     dst.wait_migration('completed')
     return info

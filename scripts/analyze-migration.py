@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Shows what is in a migration stream kept in a file (exec:cat > FILE, file:FILE): device state decoded by the
-description at its end, RAM blocks with their pages counted by kind, or the description itself.
+Shows what is in a migration stream kept in a file (exec:cat > FILE, file:FILE), mapped-ram included: device
+state decoded by the description at its end, RAM blocks with their pages counted by kind, or the description
+itself.
 """
 import argparse
 import json
@@ -25,9 +26,10 @@ class StreamError(Exception):
 class StreamFile:
     """The file, read in big-endian pieces."""
 
-    def __init__(self, path):
+    def __init__(self, path, offset=0):
         self.file = open(path, 'rb')
         self.size = os.fstat(self.file.fileno()).st_size
+        self.offset = offset            # the stream begins there; positions are those in the file
 
     def read(self, size):
         data = self.file.read(size)
@@ -54,10 +56,10 @@ class StreamFile:
 
     def description(self):
         """The description: the first brace after the last NUL, with its element head before it."""
-        self.seek(max(0, self.size - DESCRIPTION_LIMIT))
+        self.seek(max(self.offset, self.size - DESCRIPTION_LIMIT))
         tail = self.file.read()
         brace = tail.find(b'{', tail.rfind(b'\0') + 1)
-        self.seek(0)
+        self.seek(self.offset)
         if brace < 5 or tail[brace - 5] != VMDESC:
             raise StreamError('no description at the end of the file')
         length = struct.unpack('>I', tail[brace - 4:brace])[0]
@@ -153,13 +155,16 @@ def show_subsection(stream, description, shown):
 # ---- memory ----
 
 class Block:
-    """One RAM block: pages counted by kind, and their content if it is wanted."""
+    """One RAM block of a plain stream: pages counted by kind, and their content if it is wanted."""
 
     def __init__(self, name, size, page_size, keep):
         self.name, self.size, self.page_size = name, size, page_size
         self.counts = {'data': 0, 'zero': 0, 'xbzrle': 0}
         self.memory = bytearray(size) if keep else None
         self.kinds = bytearray(size // page_size) if keep else None     # 0 not seen, 1 zero, 2 data
+
+    def write_to(self, file):
+        file.write(self.memory)
 
     def store(self, offset, data, kind):
         self.counts[kind] += 1
@@ -177,6 +182,55 @@ class Block:
                 text = 'Filled with 0x00' if kind == 1 else hex_bytes(content)
                 pages[f'{self.name} (0x{offset:016x})'] = text
         return pages
+
+
+class MappedBlock:
+    """
+    One RAM block of mapped-ram: its bitmap, and where its pages are. They stay in the file until they are
+    wanted.
+    """
+
+    def __init__(self, name, size, page_size, stream):
+        self.name, self.size, self.page_size, self.stream = name, size, page_size, stream
+        self.counts = {'data': 0, 'zero': 0, 'xbzrle': 0}
+        self.bitmap, self.pages_offset = b'', 0
+
+    def load(self, bitmap_offset, pages_offset):
+        pages = self.size // self.page_size
+        self.stream.seek(bitmap_offset)
+        self.bitmap = self.stream.read((pages + 63) // 64 * 8)
+        bits = int.from_bytes(self.bitmap, 'little')
+        if bits >> pages:
+            raise StreamError(
+                f'block {self.name}: the bitmap at {bitmap_offset:#x} has bits behind the last page')
+        if pages_offset + self.size > self.stream.size:
+            raise StreamError(f'block {self.name}: the pages at {pages_offset:#x} end behind the file')
+        self.pages_offset = pages_offset
+        self.counts['data'] = bits.bit_count()
+        self.counts['zero'] = pages - self.counts['data']
+
+    def data_pages(self):
+        """The numbers of the pages that are in the file."""
+        for index, byte in enumerate(self.bitmap):
+            if byte:
+                yield from (8 * index + bit for bit in range(8) if byte >> bit & 1)
+
+    def page(self, number):
+        self.stream.seek(self.pages_offset + number * self.page_size)
+        return self.stream.read(self.page_size)
+
+    def shown_memory(self):
+        data = set(self.data_pages())
+        return {f'{self.name} (0x{number * self.page_size:016x})':
+                hex_bytes(self.page(number)) if number in data else 'Filled with 0x00'
+                for number in range(self.size // self.page_size if self.bitmap else 0)}
+
+    def write_to(self, file):
+        """Zero pages become holes."""
+        file.truncate(self.size)
+        for number in self.data_pages():
+            file.seek(number * self.page_size)
+            file.write(self.page(number))
 
 
 class Ram:
@@ -209,12 +263,14 @@ class Ram:
             name, size = self.stream.string(), self.stream.number(8)
             if size == 0 or size > left:
                 raise StreamError(f'block {name} of {size} bytes where {left} are left')
-            block = self.blocks[name] = Block(name, size, self.page_size, self.keep)
             left -= size
             if self.ignore_shared:
                 self.stream.read(8)
             if self.mapped:
-                self.load_mapped(block)
+                self.blocks[name] = MappedBlock(name, size, self.page_size, self.stream)
+                self.load_mapped(self.blocks[name])
+            else:
+                self.blocks[name] = Block(name, size, self.page_size, self.keep)
 
     def load_page(self, flags, offset):
         if not flags & CONTINUE:
@@ -260,26 +316,16 @@ class Ram:
             position += length
 
     def load_mapped(self, block):
+        where = self.stream.tell()
         version, page_size, bitmap_offset, pages_offset = struct.unpack('>IQQQ', self.stream.read(28))
-        if version != 1:
-            raise StreamError(f'block {block.name}: mapped-ram header version {version}')
+        if version > 1:
+            raise StreamError(f'block {block.name}: mapped-ram header version {version} at {where:#x}')
         if page_size != self.page_size:
             raise StreamError(
                 f'block {block.name}: page size {page_size} in the header, {self.page_size} described')
         if bitmap_offset == pages_offset == 0 and self.ignore_shared:
             return
-        pages = block.size // page_size
-        self.stream.seek(bitmap_offset)
-        bits = int.from_bytes(self.stream.read((pages + 63) // 64 * 8), 'little')
-        for page in range(pages):
-            offset = page * page_size
-            if not bits >> page & 1:
-                block.store(offset, None, 'zero')
-            elif self.keep:
-                self.stream.seek(pages_offset + offset)
-                block.store(offset, self.stream.read(page_size), 'data')
-            else:
-                block.store(offset, None, 'data')
+        block.load(bitmap_offset, pages_offset)
         self.stream.seek(pages_offset + block.size)
 
     def shown(self, with_memory):
@@ -394,7 +440,7 @@ class Migration:
                 raise StreamError(f'block name {block.name!r} makes no file name')
             os.makedirs(os.path.dirname(path) or '.', exist_ok=True)
             with open(path, 'wb') as f:
-                f.write(block.memory)
+                block.write_to(f)
             names.append(path)
         return names
 
@@ -410,12 +456,15 @@ def main(argv):
     parser.add_argument('-d', '--dump', default='state', help='"state" (default) or "desc"')
     parser.add_argument('-x', '--extract', action='store_true',
                         help='write desc.json, state.json and each RAM block to a file of its own here')
+    parser.add_argument('--offset', type=lambda text: int(text, 0), default=0, metavar='N',
+                        help='the stream begins at byte N, as with file:FILE,offset=N')
     args = parser.parse_args(argv)
     if (args.path is None) == (args.file is None):
         parser.error('one FILE is required, with or without -f')
     if not args.extract and args.dump not in ('state', 'desc'):
         parser.error('-d takes "state" or "desc"')
-    migration = Migration(StreamFile(args.path or args.file), keep_memory=args.memory or args.extract)
+    stream = StreamFile(args.path or args.file, args.offset)
+    migration = Migration(stream, keep_memory=args.memory or args.extract)
     if args.extract:
         migration.read()
         print('\n'.join(migration.extract()))

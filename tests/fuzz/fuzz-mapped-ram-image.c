@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define HEAD          5
 #define PIECE_HEAD    6
-#define FILE_SIZE_MAX (64u << 20)
+#define FILE_SIZE_MAX (12u << 20)
 
 enum {
     FLAG_OFFSET = 1, /* the stream begins at 0x1234 */

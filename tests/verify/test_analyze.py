@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from godwit import captures
+from godwit import captures, mapped_ram
 from godwit.ram import PAGE
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'scripts',
@@ -108,3 +108,70 @@ def test_file_without_option(tmp_path):
         result = run(*arguments)
         assert result.returncode == 2
         assert 'one FILE is required' in result.stderr
+
+
+# ---- mapped-ram ----
+
+MAPPED = [name for name in ORIGINS if name.startswith('mapped-ram')]
+
+
+@pytest.mark.parametrize('name', MAPPED)
+def test_mapped_ram(name, tmp_path):
+    data = captures.load(name)
+    file = mapped_ram.File(data)
+    result = analyze(tmp_path, data)
+    assert result.returncode == 0, result.stderr
+    ram = json.loads(result.stdout)['ram (1)']
+    assert ram['section sizes'] == {b.name: f'0x{b.length:016x}' for b in file.blocks}
+    for block in file.blocks:
+        data_pages = 0 if block.absent else sum(file.bits(block))
+        zero_pages = 0 if block.absent else block.pages - data_pages
+        assert ram['pages'][block.name] == {'data': data_pages, 'zero': zero_pages, 'xbzrle': 0}
+
+
+@pytest.mark.parametrize('name', ('mapped-ram-q35-10.0', 'mapped-ram-q35-11.1'))
+def test_mapped_ram_of_a_machine(name, tmp_path):
+    """All devices are decoded; of each block there is a file, with holes."""
+    data = bytearray(captures.load(name))
+    block = mapped_ram.File(data).block('pc.bios')
+    end = block.pages_offset + block.length
+    data[end - PAGE:end] = b'reset'.ljust(PAGE, b'!')
+    result = analyze(tmp_path, bytes(data), '-x')
+    assert result.returncode == 0, result.stderr
+    names = result.stdout.split()
+    assert names[:2] == ['desc.json', 'state.json'] and len(names) == 2 + len(mapped_ram.File(data).blocks)
+    file = mapped_ram.File(data)
+    for made in file.blocks:
+        raw = tmp_path / made.name.lstrip('/')
+        assert raw.read_bytes() == file.memory(made)
+        assert raw.stat().st_blocks * 512 <= (sum(file.bits(made)) + 4) * PAGE
+    assert len(json.loads((tmp_path / 'state.json').read_text())) > 20
+
+
+def test_mapped_ram_memory(tmp_path):
+    data = bytearray(captures.load('mapped-ram-11.1'))
+    data[0x100000 + 2 * PAGE] = 0xff            # old bytes of a page that has become zero
+    memory = json.loads(analyze(tmp_path, bytes(data), '-m').stdout)['ram (1)']['memory']
+    assert len(memory) == 64
+    assert memory['m0 (0x0000000000002000)'] == 'Filled with 0x00'
+    assert memory['m0 (0x0000000000001000)'].startswith('30 30 31 20 30 30 31 20')
+
+
+def test_offset(tmp_path):
+    data = captures.load('plain-11.1')
+    there = b'\xee' * 0x11921 + data
+    assert analyze(tmp_path, there).returncode == 1
+    assert analyze(tmp_path, there, '--offset', '0x11921').stdout == analyze(tmp_path, data).stdout
+
+
+@pytest.mark.parametrize('at, value, text', (
+    (0x64, b'\0\0\0\2', 'header version 2 at 0x64'),
+    (0x68, (8192).to_bytes(8, 'big'), 'page size 8192'),
+    (0x70, (1 << 40).to_bytes(8, 'big'), 'the file ends'),
+    (0x78, (1 << 40).to_bytes(8, 'big'), 'end behind the file'),
+))
+def test_damaged_mapped_ram(at, value, text, tmp_path):
+    data = bytearray(captures.load('mapped-ram-11.1'))
+    data[at:at + len(value)] = value
+    result = analyze(tmp_path, bytes(data))
+    assert result.returncode == 1 and text in result.stderr

@@ -248,6 +248,21 @@ static GArray *resolve_inet(const InetSocketAddress *inet, bool passive, GCancel
     return list;
 }
 
+GArray *inet_address_resolve(const InetSocketAddress *inet, bool passive, GCancellable *cancellable,
+                             GError **errp)
+{
+    GArray *endpoints = resolve_inet(inet, passive, cancellable, errp);
+    if (!endpoints) {
+        return NULL;
+    }
+    GArray *list = g_array_new(FALSE, FALSE, sizeof(struct sockaddr_storage));
+    for (guint i = 0; i < endpoints->len; i++) {
+        g_array_append_val(list, g_array_index(endpoints, Endpoint, i).storage);
+    }
+    g_array_unref(endpoints);
+    return list;
+}
+
 /* ---- unix, vsock ---- */
 
 static bool resolve_unix(const UnixSocketAddress *addr, Endpoint *e, GError **errp)

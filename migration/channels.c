@@ -211,9 +211,10 @@ static Channel *spawn(const MigrationExecCommand *exec, bool readable, GError **
     return channel_command_spawn(argv, readable, true, errp);
 }
 
+/* RDMA has its own ways, see rdma.h. */
 static bool refuse_rdma(GError **errp)
 {
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "RDMA ERROR: RDMA was not built in");
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "RDMA ERROR: not a byte stream");
     return false;
 }
 

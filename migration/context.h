@@ -13,6 +13,7 @@
 #include "migration/multifd.h"
 #include "migration/policy.h"
 #include "migration/ram.h"
+#include "migration/rdma.h"
 #include "migration/savevm.h"
 #include "migration/state.h"
 
@@ -54,6 +55,7 @@ typedef struct Migration {
     GCancellable *cancellable;
     bool return_path;
     PageFile pages;                         /* with mapped-ram; closed by the migration thread */
+    InetSocketAddress *rdma;                /* where to connect by RDMA; channel is not connected yet then */
     GThread *thread;                        /* joined by the main thread */
 
     /* Guarded by ctx->lock; ctx->cond is broadcast when one of these changes. */
@@ -70,10 +72,12 @@ typedef struct Migration {
     MigrationFigures figures;
     MultifdCounters *multifd;               /* one for each channel, atomics; NULL without multifd */
     unsigned n_multifd;
+    RdmaCounters rdma_counters;             /* atomics */
 
     /* The migration thread's own. */
     GThread *return_path_thread;
     StreamWriter *writer;
+    Channel *closing;                       /* freed after the final state: it may take time */
     SaveVM *save;
     RunState old_run_state;                 /* before the guest was stopped */
     MigrationParameters *live;              /* values of now, not of the start */
@@ -93,6 +97,7 @@ typedef struct Incoming {
 
     /* Fixed before anything arrives. */
     bool exit_on_error;
+    bool rdma;                              /* pages come by RDMA */
     bool listens;                           /* others than the main channel may connect */
     MigrationOptions *options;              /* as they are when the first connection comes */
     MultifdRecv *multifd;                   /* likewise, with the capability; NULL without */
@@ -101,6 +106,7 @@ typedef struct Incoming {
 
     /* The main thread's own. */
     Listener *listener;
+    RdmaListener *rdma_listener;
     GPtrArray *probes;                      /* of ChannelProbe: have not said yet what they are */
     guint extra_source;                     /* timer: closes those that nobody needs */
     GThread *thread;                        /* the load thread, joined by the main thread */

@@ -71,8 +71,8 @@ void incoming_close_connections(Incoming *in, bool log)
     } else if (in->probes) {
         g_ptr_array_set_size(in->probes, 0);
     }
-    listener_free(in->listener);
-    in->listener = NULL;
+    listener_free(g_steal_pointer(&in->listener));
+    rdma_listener_free(g_steal_pointer(&in->rdma_listener));
 }
 
 /* The load thread finds it when its stream ends, now or by itself. */

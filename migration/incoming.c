@@ -178,6 +178,8 @@ static bool load_stream(Incoming *in, LoadVM *l, GError **errp)
 {
     g_autoptr(GError) error = NULL;
 
+    const MigrationHost *host = &in->ctx->host;
+
     if (in->multifd) {
         ram_load_set_source(loadvm_ram(l), multifd_recv_source(in->multifd));
     } else if (in->mapped) {
@@ -186,6 +188,9 @@ static bool load_stream(Incoming *in, LoadVM *l, GError **errp)
             g_prefix_error(errp, "load of migration failed: ");
             return false;
         }
+    } else if (in->rdma) {
+        ram_load_set_source(loadvm_ram(l),
+                            rdma_source_new(in->channel, host->ops->ram(host->opaque), in->options));
     }
     bool ok = loadvm_run(l, &error) && incoming_drain_connections(in, &error);
     if (!ok) {
@@ -349,6 +354,45 @@ static bool prepare_mapped_ram(Incoming *in, const MigrationAddress *addr, Chann
     return true;
 }
 
+/* ---- RDMA ---- */
+
+static void rdma_connected(RdmaListener *listener, Channel *channel, void *opaque)
+{
+    incoming_begin_load(opaque, channel);
+}
+
+static void rdma_log(const char *message, void *opaque)
+{
+    Incoming *in = opaque;
+    migration_host_log(&in->ctx->host, "%s", message);
+}
+
+/* What an Incoming begins with: one of them is not NULL. */
+typedef struct IncomingOpening {
+    Channel *channel;
+    Listener *listener;
+    RdmaListener *rdma_listener;
+} IncomingOpening;
+
+static bool open_incoming(MigrationContext *ctx, const MigrationAddress *addr, IncomingOpening *o,
+                          GError **errp)
+{
+    *o = (IncomingOpening){ 0 };
+    if (addr->transport == MIGRATION_ADDRESS_TYPE_RDMA) {
+        o->rdma_listener = rdma_listener_new(addr->u.rdma, errp);
+        return o->rdma_listener != NULL;
+    }
+    return migration_open_incoming(&ctx->host, addr, &o->channel, &o->listener, errp);
+}
+
+static void begin_rdma(Incoming *in, RdmaListener *listener)
+{
+    in->rdma = true;
+    in->rdma_listener = listener;
+    in->addresses = qapi_clone_SocketAddressList(rdma_listener_addresses(listener));
+    rdma_listener_start(listener, in->ctx->options, rdma_connected, rdma_log, in);
+}
+
 bool migration_incoming_start(MigrationContext *ctx, const char *uri, const MigrationChannelList *channels,
                               bool exit_on_error, GError **errp)
 {
@@ -362,16 +406,15 @@ bool migration_incoming_start(MigrationContext *ctx, const char *uri, const Migr
     if (ctx->incoming) {
         incoming_stop(ctx->incoming);   /* it may be listening on the same address still */
     }
-    Channel *channel;
-    Listener *listener;
-    if (!migration_open_incoming(&ctx->host, addr, &channel, &listener, errp)) {
+    IncomingOpening o;
+    if (!open_incoming(ctx, addr, &o, errp)) {
         return false;
     }
 
     Incoming *old = ctx->incoming;
-    Incoming *in = incoming_new(ctx, exit_on_error, listener);
-    if (channel && !prepare_mapped_ram(in, addr, channel, errp)) {
-        channel_unref(channel);
+    Incoming *in = incoming_new(ctx, exit_on_error, o.listener);
+    if (o.channel && !prepare_mapped_ram(in, addr, o.channel, errp)) {
+        channel_unref(o.channel);
         incoming_free(in);
         return false;
     }
@@ -381,10 +424,12 @@ bool migration_incoming_start(MigrationContext *ctx, const char *uri, const Migr
     incoming_free(old);
     migration_update_busy(ctx, false, true);
     migration_state_set(&ctx->incoming_state, MIGRATION_STATUS_SETUP);
-    if (channel) {
-        incoming_begin_load(in, channel);
+    if (o.channel) {
+        incoming_begin_load(in, o.channel);
+    } else if (o.rdma_listener) {
+        begin_rdma(in, o.rdma_listener);
     } else {
-        listener_start(listener, incoming_connection_accepted, in);
+        listener_start(o.listener, incoming_connection_accepted, in);
     }
     return true;
 }

@@ -81,6 +81,7 @@ static void outgoing_free(Migration *m)
     g_clear_error(&m->error);
     g_clear_object(&m->cancellable);
     qapi_free_SocketAddress(m->connect_to);
+    qapi_free_InetSocketAddress(m->rdma);
     channel_unref(m->channel);
     g_clear_pointer(&m->multifd_channels, g_ptr_array_unref);
     g_free(m->multifd);
@@ -218,10 +219,27 @@ static void fail_at_once(Migration *m, const GError *error)
     migration_state_set(&ctx->outgoing_state, MIGRATION_STATUS_FAILED);
 }
 
+/* The channel is there at once, so that it can be shut down; connecting it takes time. */
+static bool open_rdma(Migration *m, const InetSocketAddress *addr, GError **errp)
+{
+    m->rdma = qapi_clone_InetSocketAddress(addr);
+    RdmaSourceConfig config = { m->rdma, m->options, m->return_path, &m->rdma_counters };
+    m->channel = rdma_channel_new(&config, errp);
+    return m->channel != NULL;
+}
+
+static bool open_channel(Migration *m, const MigrationAddress *addr, GError **errp)
+{
+    if (addr->transport == MIGRATION_ADDRESS_TYPE_RDMA) {
+        return open_rdma(m, addr->u.rdma, errp);
+    }
+    return migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, errp);
+}
+
 static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **errp)
 {
     g_autoptr(GError) error = NULL;
-    if (!migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, &error)) {
+    if (!open_channel(m, addr, &error)) {
         fail_at_once(m, error);
         g_propagate_error(errp, g_steal_pointer(&error));
         return false;

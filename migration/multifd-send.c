@@ -577,6 +577,12 @@ static void multifd_cleanup(RamSink *sink)
     g_free(s);
 }
 
+/* The channels' threads empty the ring. */
+static bool multifd_settle(RamSink *sink, GError **errp)
+{
+    return true;
+}
+
 static const RamSinkOps multifd_sink_ops = {
     .name = "multifd",
     .setup_block = multifd_setup_block,
@@ -584,6 +590,7 @@ static const RamSinkOps multifd_sink_ops = {
     .send_run = multifd_send_run,
     .flush = multifd_flush,
     .complete = multifd_complete,
+    .settle = multifd_settle,
     .cleanup = multifd_cleanup,
 };
 

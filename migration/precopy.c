@@ -141,6 +141,9 @@ static bool connect_channel(Migration *m, GError **errp)
         g_mutex_unlock(&m->ctx->lock);
     }
     channel_set_name(m->channel, "migration-main");
+    if (m->rdma && !rdma_channel_connect(m->channel, m->cancellable, errp)) {
+        return false;
+    }
     return check_interrupt(m, errp) && connect_multifd(m, errp);
 }
 
@@ -191,6 +194,9 @@ static RamSink *make_sink(Migration *m, RamSave *ram, GError **errp)
 
     if (m->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM]) {
         return make_mapped_ram(m, ram, errp);
+    }
+    if (m->rdma) {
+        return rdma_sink_new(ram, m->channel, errp);
     }
     if (!m->multifd) {
         return ram_sink_stream_new(ram);
@@ -315,7 +321,7 @@ static bool sync_dirty(Migration *m, GError **errp)
     const MigrationHost *host = &m->ctx->host;
     uint64_t before = ram_save_pending(m->ram);
 
-    if (!ram_save_sync(m->ram, false, errp)) {
+    if (!ram_save_settle(m->ram, errp) || !ram_save_sync(m->ram, false, errp)) {
         return false;
     }
     m->exact = true;
@@ -358,6 +364,10 @@ static uint64_t budget_left(const Migration *m)
 static bool wait_for_window(Migration *m, GError **errp)
 {
     int64_t end = m->window.start_us + POLICY_WINDOW_MS * 1000;
+
+    if (!ram_save_settle(m->ram, errp)) {
+        return false;
+    }
     for (int64_t now = g_get_monotonic_time(); now < end; now = g_get_monotonic_time()) {
         sleep_until(m, MIN(now + SLEEP_SLICE_US, end));
         refresh_live(m);
@@ -385,6 +395,9 @@ static bool send_part(Migration *m, GError **errp)
 
 static bool wait_for_ack(Migration *m, GError **errp)
 {
+    if (!ram_save_settle(m->ram, errp)) {
+        return false;
+    }
     sleep_until(m, g_get_monotonic_time() + WAIT_US);
     m->exact = false;
     return true;
@@ -465,7 +478,7 @@ static bool stop_guest(Migration *m, GError **errp)
 /* The management has the guest to itself until it says migrate-continue. */
 static bool pause_before_switchover(Migration *m, GError **errp)
 {
-    if (!enter(m, MIGRATION_STATUS_PRE_SWITCHOVER, errp)) {
+    if (!ram_save_settle(m->ram, errp) || !enter(m, MIGRATION_STATUS_PRE_SWITCHOVER, errp)) {
         return false;
     }
     g_mutex_lock(&m->ctx->lock);
@@ -515,7 +528,8 @@ static bool sync_file(Migration *m, GError **errp)
  */
 static bool hand_over(Migration *m, GError **errp)
 {
-    if (fault_point("migration-handover", errp) || !savevm_end(m->save, errp)) {
+    if (fault_point("migration-handover", errp) || !savevm_end(m->save, errp) ||
+        !ram_save_settle(m->ram, errp)) {
         return false;
     }
     if (!m->return_path) {
@@ -568,7 +582,7 @@ static void release(Migration *m)
         migration_keep_ram_stats(m);
     }
     m->ram = NULL;
-    Channel *channel = g_steal_pointer(&m->channel);
+    m->closing = g_steal_pointer(&m->channel);
     GPtrArray *multifd_channels = g_steal_pointer(&m->multifd_channels);
     g_mutex_unlock(&m->ctx->lock);
     if (ram) {
@@ -577,7 +591,6 @@ static void release(Migration *m)
     ram_save_free(ram);
     page_file_close(&m->pages);
     g_clear_pointer(&multifd_channels, g_ptr_array_unref);
-    channel_unref(channel);
     qapi_free_MigrationParameters(g_steal_pointer(&m->live));
 }
 
@@ -649,5 +662,7 @@ gpointer migration_thread(gpointer opaque)
         end_badly(m, error);
     }
     finish(m, ok);
+    /* With RDMA this gives all memory back that was registered. */
+    channel_unref(g_steal_pointer(&m->closing));
     return NULL;
 }

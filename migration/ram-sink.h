@@ -21,6 +21,12 @@ struct RamLoad;     /* ram-load.h */
 typedef struct RamSinkOps {
     const char *name;
 
+    /*
+     * Not 0: ending a section costs time on the wire.  It does not end by its time then before so many bytes
+     * have been sent, unless it has taken a second.
+     */
+    uint64_t iteration_bytes;
+
     /* Inside the START section, after name, length (and address) of @block: write what this sink adds. */
     bool (*setup_block)(RamSink *s, StreamWriter *w, RAMBlock *block, GError **errp);
 
@@ -43,6 +49,13 @@ typedef struct RamSinkOps {
      * ordered before what follows.
      */
     bool (*complete)(RamSink *s, StreamWriter *w, GError **errp);
+
+    /*
+     * The migration thread is going to wait for something else (a rate limit, the user, the return path) or
+     * to look at what is dirty: nothing may lie in queues of the sink's any more, and what has been written
+     * to the stream and flushed must be on its way.
+     */
+    bool (*settle)(RamSink *s, GError **errp);
 
     /* Removes its round notifier and frees the sink.  Never fails, whatever happened before. */
     void (*cleanup)(RamSink *s);

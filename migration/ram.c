@@ -18,6 +18,9 @@
 /* An iteration ends after this time, so that the caller can look at what has changed. */
 #define ITERATION_NS INT64_C(50000000)
 
+/* With RamSinkOps.iteration_bytes it may last so much longer. */
+#define ITERATION_LONGER 20
+
 /* The clock is read after this many pages. */
 #define CLOCK_PAGES 64
 
@@ -93,6 +96,16 @@ RamStats *ram_save_stats(RamSave *s)
 const MigrationOptions *ram_save_options(RamSave *s)
 {
     return s->options;
+}
+
+RamList *ram_save_list(RamSave *s)
+{
+    return s->ram;
+}
+
+bool ram_save_settle(RamSave *s, GError **errp)
+{
+    return s->sink->ops->settle(s->sink, errp);
 }
 
 void ram_save_set_sink(RamSave *s, RamSink *sink)
@@ -278,6 +291,8 @@ typedef struct RamIteration {
     int64_t used;           /* of it: sent, or in flight; what is in flight may turn out to be less */
     uint64_t in_flight;     /* when it was last looked at */
     int64_t deadline_ns;
+    int64_t late_ns;        /* after this time it ends even if few bytes have been sent */
+    uint64_t wanted;        /* bytes that are wanted before deadline_ns counts */
     uint64_t pages;         /* sent so far */
     uint64_t pages_at_clock;
     bool expired;
@@ -302,9 +317,10 @@ static void iteration_sent(RamIteration *it, const RamSave *s, uint64_t pages, u
     it->used += (int64_t)(bytes + in_flight - it->in_flight);
     it->in_flight = in_flight;
     it->pages += pages;
+    it->wanted -= MIN(bytes, it->wanted);
     if (it->pages - it->pages_at_clock >= CLOCK_PAGES) {
         it->pages_at_clock = it->pages;
-        it->expired = ram_now_ns() >= it->deadline_ns;
+        it->expired = ram_now_ns() >= (it->wanted ? it->late_ns : it->deadline_ns);
     }
 }
 
@@ -327,10 +343,13 @@ static bool iteration_step(RamSave *s, StreamWriter *w, RamIteration *it, GError
 
 bool ram_save_iterate(RamSave *s, StreamWriter *w, uint64_t budget, bool *done, GError **errp)
 {
+    int64_t now = ram_now_ns();
     RamIteration it = {
         .budget = MAX(budget, 1),
         .in_flight = ram_save_in_flight(s),
-        .deadline_ns = ram_now_ns() + s->iteration_ns,
+        .deadline_ns = now + s->iteration_ns,
+        .late_ns = now + ITERATION_LONGER * s->iteration_ns,
+        .wanted = s->sink->ops->iteration_bytes,
     };
 
     while (s->stats.remaining_pages && budget_left(&it) && !it.expired) {

@@ -43,6 +43,7 @@ typedef struct RamStats {
 RamSave *ram_save_new(RamList *ram, DirtyLog *log, const MigrationOptions *options, GError **errp);
 void ram_save_free(RamSave *s);     /* stops the dirty log, cleans the sink up */
 RamStats *ram_save_stats(RamSave *s);
+RamList *ram_save_list(RamSave *s);
 const MigrationOptions *ram_save_options(RamSave *s);
 
 /* The sink to use; before ram_save_setup().  Takes ownership. */
@@ -66,6 +67,9 @@ bool ram_save_complete(RamSave *s, StreamWriter *w, GError **errp);
  * ram_save_complete() will not do it again.
  */
 bool ram_save_sync(RamSave *s, bool final, GError **errp);
+
+/* See RamSinkOps.settle. */
+bool ram_save_settle(RamSave *s, GError **errp);
 
 /* Bytes that the bitmap says are still to be sent. */
 uint64_t ram_save_pending(const RamSave *s);

@@ -292,6 +292,12 @@ static void stream_cleanup(RamSink *sink)
     g_free(s);
 }
 
+/* The stream keeps nothing back. */
+static bool stream_settle(RamSink *sink, GError **errp)
+{
+    return true;
+}
+
 static const RamSinkOps stream_sink_ops = {
     .name = "stream",
     .setup_block = stream_setup_block,
@@ -299,6 +305,7 @@ static const RamSinkOps stream_sink_ops = {
     .send_run = stream_send_run,
     .flush = stream_sink_flush,
     .complete = stream_complete,
+    .settle = stream_settle,
     .cleanup = stream_cleanup,
 };
 

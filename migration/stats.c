@@ -134,6 +134,31 @@ static MultifdChannelStatsList *list_multifd(const Migration *m)
     return list;
 }
 
+static RdmaStats *rdma_stats(const Migration *m)
+{
+    const RdmaCounters *c = &m->rdma_counters;
+
+    if (!m->rdma) {
+        return NULL;
+    }
+    RdmaStats *s = g_new0(RdmaStats, 1);
+    s->writes = ram_stats_get(&c->writes);
+    s->write_bytes = ram_stats_get(&c->write_bytes);
+    s->doorbells = ram_stats_get(&c->doorbells);
+    s->signalled = ram_stats_get(&c->signalled);
+    s->drains = ram_stats_get(&c->drains);
+    s->max_in_flight = ram_stats_get(&c->max_in_flight);
+    s->max_in_flight_bytes = ram_stats_get(&c->max_in_flight_bytes);
+    s->control_messages = ram_stats_get(&c->control_messages);
+    s->stream_messages = ram_stats_get(&c->stream_messages);
+    s->registration_requests = ram_stats_get(&c->registration_requests);
+    s->registered_spans = ram_stats_get(&c->registered_spans);
+    s->compress_messages = ram_stats_get(&c->compress_messages);
+    s->control_waits = ram_stats_get(&c->control_waits);
+    s->local_registrations = ram_stats_get(&c->local_registrations);
+    return s;
+}
+
 /* ---- counters ---- */
 
 static void copy_counters(RamStats *to, const RamStats *from)
@@ -277,6 +302,7 @@ static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
     if (f->file_engine) {
         info->x_file = file_info(f->file_engine, m->pages.direct);
     }
+    info->x_rdma = rdma_stats(m);
 }
 
 static void fill_outgoing(MigrationInfo *info, const Migration *m)

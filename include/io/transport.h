@@ -30,6 +30,14 @@ bool channel_fd_is_stream(int fd);
 /* "tcp:127.0.0.1:4444", "tcp:[::1]:4444", "unix:PATH", "vsock:CID:PORT", "fd:NAME"; caller frees. */
 char *socket_address_to_string(const SocketAddress *addr);
 
+/*
+ * The kernel's addresses (GArray of struct sockaddr_storage, at least one; the caller's) that @inet stands
+ * for, for transports that are not sockets.  @passive: to listen on; an empty host is then any address.  A
+ * look-up of names can be ended by @cancellable, which may be NULL.
+ */
+GArray *inet_address_resolve(const InetSocketAddress *inet, bool passive, GCancellable *cancellable,
+                             GError **errp);
+
 /* A listening socket.  Main-loop object: belongs to the thread that created it. */
 typedef struct Listener Listener;
 

@@ -114,7 +114,14 @@ static void no_cleanup(RamSink *s)
 {
 }
 
-static const RamSinkOps no_ops = { "none", no_block, nothing, no_run, nothing, nothing, no_cleanup };
+static bool no_settle(RamSink *s, GError **errp)
+{
+    return true;
+}
+
+static const RamSinkOps no_ops = { .name = "none", .setup_block = no_block, .setup = nothing,
+                                   .send_run = no_run, .flush = nothing, .complete = nothing,
+                                   .settle = no_settle, .cleanup = no_cleanup };
 static RamSink no_sink = { &no_ops };
 
 /* ---- the guest ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Whole migrations between two contexts in one process: events, statistics, cancel, failure, retry. */
+#include "config.h"
 #include "pair.h"
 #include "util/error.h"
 
@@ -632,7 +633,11 @@ static void test_open_failures(void)
         { "file:/tmp", "Could not create '/tmp': Is a directory" },
         { "file:/dev/null", "failed to truncate migration file to offset 0: Invalid argument" },
         { "file:/dev/fdset/9", "Failed to find file descriptor with matching flags=0x41" },
-        { "rdma:127.0.0.1:1", "RDMA ERROR: RDMA was not built in" },
+#ifdef CONFIG_RDMA
+        { "rdma::1", "RDMA ERROR: RDMA hostname has not been set" },
+#else
+        { "rdma::1", "RDMA ERROR: RDMA was not built in" },
+#endif
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         Vm vm;

@@ -131,6 +131,11 @@ static bool reorder_flush(RamSink *sink, StreamWriter *w, GError **errp)
     return true;
 }
 
+static bool reorder_settle(RamSink *sink, GError **errp)
+{
+    return true;
+}
+
 static bool reorder_complete(RamSink *sink, StreamWriter *w, GError **errp)
 {
     ReorderSink *s = (ReorderSink *)sink;
@@ -159,6 +164,7 @@ static const RamSinkOps reorder_ops = {
     .send_run = reorder_send_run,
     .flush = reorder_flush,
     .complete = reorder_complete,
+    .settle = reorder_settle,
     .cleanup = reorder_cleanup,
 };
 

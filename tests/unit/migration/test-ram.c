@@ -77,6 +77,11 @@ static bool record_flush(RamSink *sink, StreamWriter *w, GError **errp)
     return true;
 }
 
+static bool record_settle(RamSink *sink, GError **errp)
+{
+    return true;
+}
+
 static bool record_complete(RamSink *sink, StreamWriter *w, GError **errp)
 {
     record((RecordSink *)sink, 'C', 0, 0, 0);
@@ -98,6 +103,7 @@ static const RamSinkOps record_ops = {
     .send_run = record_send_run,
     .flush = record_flush,
     .complete = record_complete,
+    .settle = record_settle,
     .cleanup = record_cleanup,
 };
 

@@ -299,8 +299,7 @@ static void test_capabilities(Fixture *f, gconstpointer data)
 {
     run(f, "migrate_set_capability xbzrle on", "");
     g_autofree char *text = monitor_hmp_command(&f->vm->ctx, "info migrate_capabilities");
-    g_assert_true(g_str_has_prefix(
-        text, "xbzrle: on\r\nrdma-pin-all: off (not supported yet)\r\nauto-converge: off\r\n"));
+    g_assert_true(g_str_has_prefix(text, "xbzrle: on\r\nrdma-pin-all: off\r\nauto-converge: off\r\n"));
     g_assert_true(g_str_has_suffix(text, "\r\nmapped-ram: off\r\n"));
 }
 

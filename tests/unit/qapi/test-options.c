@@ -508,7 +508,7 @@ static void test_capability_unsupported(void)
 {
     static const char *const works[] = { "xbzrle", "auto-converge", "events", "return-path",
                                          "pause-before-switchover", "late-block-activate", "x-ignore-shared",
-                                         "validate-uuid", "switchover-ack", NULL };
+                                         "validate-uuid", "switchover-ack", "rdma-pin-all", NULL };
     /* Not beside xbzrle. */
     static const char *const works_too[] = { "multifd", "zero-copy-send", "mapped-ram", NULL };
     g_autoptr(MigrationOptionStore) store = migration_option_store_new();

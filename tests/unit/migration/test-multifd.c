@@ -339,6 +339,65 @@ static void test_old_sender(void)
     vm_clear(&dst);
 }
 
+#define FLUSH_WORD 0x200
+
+/*
+ * The destination's half of the barrier: a channel lags behind with a page of one round, another has already
+ * brought the next round's version of that page.  What was sent later is what stays.
+ */
+static void test_late_channel(void)
+{
+    Vm dst;
+    uint8_t older[TARGET_PAGE_SIZE], newer[TARGET_PAGE_SIZE];
+    g_autofree char *uri = pair_uri();
+    g_autoptr(GByteArray) stream = g_byte_array_new();
+    vm_init(&dst, GUEST_PAGES * 4096, true);
+    set_multifd(&dst, "2", "none");
+    pair_listen(&dst, uri, true);
+    memset(older, 1, sizeof(older));
+    memset(newer, 2, sizeof(newer));
+    int main_fd = dial(uri), late = dial(uri), early = dial(uri);
+
+    put_header(stream);
+    put_configuration(stream, "none");
+    put_begin(stream, 1, 2, "ram", 0, 4);
+    put_block_list(stream, "m0", dst.block->used_length);
+    put_be64(stream, FLUSH_WORD);
+    put_eos(stream);
+    put_footer(stream, 2);
+    put_continue(stream, 3, 2);
+    put_be64(stream, FLUSH_WORD);
+    put_be64(stream, FLUSH_WORD);
+    put_eos(stream);
+    put_footer(stream, 2);
+    put_globalstate(stream, 4, "running", 0, 0);
+    put_eof(stream);
+    put(main_fd, stream->data, stream->len);
+    shutdown(main_fd, SHUT_WR);     /* no description follows */
+
+    put_hello(late, 0);
+    put_hello(early, 1);
+    for (unsigned i = 0; i < 2; i++) {      /* the set-up, and the first round, of which it has no page */
+        put_packet(early, MULTIFD_FLAG_SYNC, 0, NULL);
+    }
+    put_packet(early, 0, 0x3000, newer);
+    put_packet(early, MULTIFD_FLAG_SYNC, 0, NULL);
+    put_packet(late, MULTIFD_FLAG_SYNC, 0, NULL);
+    run_main_loop(100);
+    g_assert_cmpint(vm_status(&dst), ==, MIGRATION_STATUS_ACTIVE);
+    put_packet(late, 0, 0x3000, older);
+    put_packet(late, MULTIFD_FLAG_SYNC, 0, NULL);
+    put_packet(late, MULTIFD_FLAG_SYNC, 0, NULL);
+
+    vm_wait_incoming_ended(&dst);
+    g_assert_cmpstr(dst.host.ended_error, ==, NULL);
+    g_assert_cmpmem(dst.block->host + 0x3000, 4096, newer, 4096);
+    close(early);
+    close(late);
+    close(main_fd);
+    vm_clear(&dst);
+}
+
 typedef struct BadChannel {
     const char *name;
     unsigned offset;        /* in the second packet */
@@ -438,6 +497,7 @@ int main(int argc, char **argv)
     }
     g_test_add_func("/multifd/refusals", test_refusals);
     g_test_add_func("/multifd/old-sender", test_old_sender);
+    g_test_add_func("/multifd/late-channel", test_late_channel);
     for (unsigned i = 0; i < G_N_ELEMENTS(bad_channels); i++) {
         g_autofree char *path = g_strdup_printf("/multifd/bad/%s", bad_channels[i].name);
         g_test_add_data_func(path, &bad_channels[i], test_bad_channel);

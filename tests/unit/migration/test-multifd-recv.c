@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The receiving half of multifd alone: a channel that ends anywhere. */
+#include "migration/multifd-compress.h"
+#include "migration/multifd.h"
+#include "ram-test.h"
+
+#include <string.h>
+
+#define PAGES 8
+
+static void count_errors(const GError *error, void *opaque)
+{
+    g_atomic_int_inc((int *)opaque);
+}
+
+/* A hello, and a packet with one page of @content. */
+static GByteArray *one_packet(MultiFDCompression method, const uint8_t *content)
+{
+    GByteArray *bytes = g_byte_array_new();
+    const MultifdCompressionOps *ops = multifd_compression(method, NULL);
+    g_autofree uint8_t *payload = g_malloc0(MULTIFD_COMPRESSED_MAX);
+    size_t len = 0;
+    MultifdHelloWire hello;
+    MultifdPacketWire wire;
+    MultifdPacket p = {
+        .flags = multifd_method_flag(method), .normal = 1, .block = "m0", .offset = { 3 * PAGE },
+    };
+
+    if (ops) {
+        void *compressor = ops->compressor_new(1, NULL);
+        OK(ops->compress(compressor, content, true, payload, &len, &error));
+        ops->compressor_free(compressor);
+    } else {
+        memcpy(payload, content, PAGE);
+        len = PAGE;
+    }
+    p.payload = (uint32_t)len;
+    multifd_hello_encode(&hello, NULL, 0);
+    multifd_packet_encode(&wire, &p);
+    g_byte_array_append(bytes, (const uint8_t *)&hello, sizeof(hello));
+    g_byte_array_append(bytes, (const uint8_t *)&wire, sizeof(wire));
+    return g_byte_array_append(bytes, payload, (guint)len);
+}
+
+/*
+ * Cut at every length: the load thread, which waits for a sync, is told at once, by an error that names the
+ * channel; where nothing of a packet is missing, that the sync is.
+ */
+static void test_truncated(gconstpointer data)
+{
+    MultiFDCompression method = GPOINTER_TO_INT(data);
+    const uint64_t pages = PAGES;
+    g_autoptr(TestGuest) guest = test_guest_new(&pages, 1);
+    uint8_t content[PAGE];
+    MigrationOptions options = test_options();
+    guint all = 0;
+
+    for (size_t i = 0; i < PAGE; i++) {
+        content[i] = (uint8_t)g_test_rand_int();
+    }
+    g_autoptr(GByteArray) bytes = one_packet(method, content);
+    options.p.multifd_channels = 1;
+    options.p.multifd_compression = method;
+    for (guint len = sizeof(MultifdHelloWire); len <= bytes->len; len++) {
+        int errors = 0;
+        g_autoptr(GError) error = NULL;
+        g_autoptr(Channel) channel = &test_channel_new(bytes->data, len, 0)->base;
+        MultifdRecv *recv = multifd_recv_new(&guest->ram, &options, NULL, count_errors, &errors);
+        RamSource *source = multifd_recv_source(recv);
+
+        g_assert_true(multifd_recv_add_channel(recv, channel));
+        g_assert_false(source->ops->flush_word(source, &error));
+        if (len == sizeof(MultifdHelloWire)) {
+            g_assert_nonnull(strstr(error->message, "a channel was closed before its sync"));
+        } else if (len == bytes->len) {
+            g_assert_nonnull(strstr(error->message, "multifd channel 0: multifd: it was closed before its sync"));
+            g_assert_cmpmem(guest->blocks[0].host + 3 * PAGE, PAGE, content, PAGE);
+            all++;
+        } else {
+            g_assert_nonnull(strstr(error->message, "multifd channel 0: Unexpected end-of-file"));
+        }
+        source->ops->cleanup(source);
+        multifd_recv_free(recv);
+        g_assert_cmpint(errors, ==, len > sizeof(MultifdHelloWire));
+    }
+    g_assert_cmpuint(all, ==, 1);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_data_func("/multifd-recv/truncated/none", GINT_TO_POINTER(MULTIFD_COMPRESSION_NONE),
+                         test_truncated);
+    g_test_add_data_func("/multifd-recv/truncated/zlib", GINT_TO_POINTER(MULTIFD_COMPRESSION_ZLIB),
+                         test_truncated);
+    g_test_add_data_func("/multifd-recv/truncated/zstd", GINT_TO_POINTER(MULTIFD_COMPRESSION_ZSTD),
+                         test_truncated);
+    return g_test_run();
+}

@@ -73,7 +73,6 @@ struct MultifdSend {
     RamStats *stats;
     MultifdErrorFunc on_error;
     void *opaque;
-    const uint8_t *uuid;
     bool per_section;
     bool detect_in_channels;
     bool detect_here;
@@ -114,18 +113,6 @@ static void account_bytes(SendChannel *ch, uint64_t bytes)
     add_counter(&ch->counters->bytes, bytes);
     ram_stats_add(&ch->s->stats->multifd_bytes, bytes);
     ram_stats_add(&ch->s->stats->transferred, bytes);
-}
-
-static bool send_hello(SendChannel *ch, GError **errp)
-{
-    MultifdHelloWire hello;
-
-    multifd_hello_encode(&hello, ch->s->uuid, ch->id);
-    if (fault_point("multifd-send-hello", errp) || !channel_write_all(ch->io, &hello, sizeof(hello), errp)) {
-        return false;
-    }
-    account_bytes(ch, sizeof(hello));
-    return true;
 }
 
 /*
@@ -331,7 +318,7 @@ static gpointer send_thread(gpointer opaque)
     SendChannel *ch = opaque;
     MultifdSend *s = ch->s;
     GError *error = NULL;
-    bool sync, ok = send_hello(ch, &error);
+    bool sync, ok = true;
 
     g_mutex_lock(&s->lock);
     while (ok && next_work(ch, &sync)) {
@@ -602,6 +589,29 @@ static int compression_level(const MigrationOptions *o)
                                                                 : o->p.multifd_zstd_level;
 }
 
+bool multifd_send_hello(Channel *channel, const uint8_t *uuid, uint8_t id, GError **errp)
+{
+    MultifdHelloWire hello;
+
+    multifd_hello_encode(&hello, uuid, id);
+    if (fault_point("multifd-send-hello", errp) || !channel_write_all(channel, &hello, sizeof(hello), errp)) {
+        g_prefix_error(errp, "multifd channel %u: ", id);
+        return false;
+    }
+    return true;
+}
+
+bool multifd_send_check(const Channel *channel, const MigrationOptions *options, GError **errp)
+{
+    if (options->caps[MIGRATION_CAPABILITY_ZERO_COPY_SEND] &&
+        !channel_has_feature(channel, CHANNEL_FEATURE_ZERO_COPY)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "Zero copy send feature not detected in host kernel");
+        return false;
+    }
+    return true;
+}
+
 static bool start_channel(MultifdSend *s, unsigned id, const MultifdSendConfig *config, GError **errp)
 {
     const MigrationOptions *options = ram_save_options(s->save);
@@ -613,9 +623,7 @@ static bool start_channel(MultifdSend *s, unsigned id, const MultifdSendConfig *
     ch->io = channel_ref(g_ptr_array_index(config->channels, id));
     ch->zero_copy = options->caps[MIGRATION_CAPABILITY_ZERO_COPY_SEND];
     s->n++;
-    if (ch->zero_copy && !channel_has_feature(ch->io, CHANNEL_FEATURE_ZERO_COPY)) {
-        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
-                    "Zero copy send feature not detected in host kernel");
+    if (!multifd_send_check(ch->io, options, errp)) {
         return false;
     }
     if (s->compression) {
@@ -625,6 +633,7 @@ static bool start_channel(MultifdSend *s, unsigned id, const MultifdSendConfig *
             return false;
         }
     }
+    account_bytes(ch, sizeof(MultifdHelloWire));
     g_autofree char *name = g_strdup_printf("mig/send_%u", id);
     ch->thread = g_thread_try_new(name, send_thread, ch, errp);
     return ch->thread != NULL;
@@ -652,7 +661,6 @@ RamSink *multifd_send_new(RamSave *save, const MultifdSendConfig *config, GError
     s->stats = ram_save_stats(save);
     s->on_error = config->on_error;
     s->opaque = config->opaque;
-    s->uuid = config->uuid;
     s->ring_size = MAX(config->channels->len * RING_PER_CHANNEL, RING_MIN);
     s->ring = g_new(SendJob, s->ring_size);
     s->channels = g_new0(SendChannel, config->channels->len);

@@ -22,12 +22,17 @@ typedef void (*MultifdErrorFunc)(const GError *error, void *opaque);
 /* ---- source ---- */
 
 typedef struct MultifdSendConfig {
-    GPtrArray *channels;        /* of Channel, connected, in the order of their ids; referenced */
-    const uint8_t *uuid;        /* 16 bytes, or NULL */
+    GPtrArray *channels;        /* of Channel, with the hello sent, in the order of their ids; referenced */
     MultifdCounters *counters;  /* one for each channel; must outlive the sink */
     MultifdErrorFunc on_error;
     void *opaque;
 } MultifdSendConfig;
+
+/* Whether a connection like @channel can do what is asked for; the main one is looked at before any byte. */
+bool multifd_send_check(const Channel *channel, const MigrationOptions *options, GError **errp);
+
+/* The first bytes of a channel, to be sent as soon as it is connected.  @uuid: 16 bytes, or NULL. */
+bool multifd_send_hello(Channel *channel, const uint8_t *uuid, uint8_t id, GError **errp);
 
 /*
  * A sink with a thread for each channel.  Pages are queued by the migration thread and sent by

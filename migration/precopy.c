@@ -94,9 +94,15 @@ static void count_file_channels(Migration *m)
     m->multifd = g_new0(MultifdCounters, m->n_multifd);
 }
 
-/* The main channel is first, so that a destination that goes by the order recognises it. */
+/*
+ * The main channel is first, so that a destination that goes by the order recognises it.  Each has said its
+ * first bytes before the next is connected: the main loop of QEMU 10.0 and 11.1 waits for those of one
+ * connection before it takes the next, and only as many as it expects find room meanwhile.
+ */
 static bool connect_multifd(Migration *m, GError **errp)
 {
+    const MigrationHost *host = &m->ctx->host;
+
     if (!m->options->caps[MIGRATION_CAPABILITY_MULTIFD]) {
         return true;
     }
@@ -122,6 +128,9 @@ static bool connect_multifd(Migration *m, GError **errp)
         g_mutex_lock(&m->ctx->lock);
         g_ptr_array_add(m->multifd_channels, channel);
         g_mutex_unlock(&m->ctx->lock);
+        if (!multifd_send_hello(channel, host->ops->uuid(host->opaque), (uint8_t)i, errp)) {
+            return false;
+        }
     }
     return check_interrupt(m, errp);
 }
@@ -144,7 +153,7 @@ static bool connect_channel(Migration *m, GError **errp)
     if (m->rdma && !rdma_channel_connect(m->channel, m->cancellable, errp)) {
         return false;
     }
-    return check_interrupt(m, errp) && connect_multifd(m, errp);
+    return check_interrupt(m, errp);
 }
 
 /* A channel's thread: whatever the migration thread waits for, it waits no more. */
@@ -190,8 +199,6 @@ static RamSink *make_mapped_ram(Migration *m, RamSave *ram, GError **errp)
 /* How pages are to travel. */
 static RamSink *make_sink(Migration *m, RamSave *ram, GError **errp)
 {
-    const MigrationHost *host = &m->ctx->host;
-
     if (m->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM]) {
         return make_mapped_ram(m, ram, errp);
     }
@@ -203,7 +210,6 @@ static RamSink *make_sink(Migration *m, RamSave *ram, GError **errp)
     }
     MultifdSendConfig config = {
         .channels = m->multifd_channels,
-        .uuid = host->ops->uuid(host->opaque),
         .counters = m->multifd,
         .on_error = multifd_failed,
         .opaque = m,
@@ -230,11 +236,16 @@ static bool make_ram_save(Migration *m, GError **errp)
     m->ram = ram;
     m->figures.ram_total = total;
     g_mutex_unlock(&m->ctx->lock);
-    RamSink *sink = make_sink(m, ram, errp);
+    return true;
+}
+
+static bool connect_sink(Migration *m, GError **errp)
+{
+    RamSink *sink = connect_multifd(m, errp) ? make_sink(m, m->ram, errp) : NULL;
     if (!sink) {
         return false;
     }
-    ram_save_set_sink(ram, sink);
+    ram_save_set_sink(m->ram, sink);
     migration_record_rounds(m);
     return true;
 }
@@ -258,6 +269,9 @@ static uint64_t bytes_committed(const Migration *m)
 
 static bool set_up(Migration *m, GError **errp)
 {
+    if (m->connect_to && !multifd_send_check(m->channel, m->options, errp)) {
+        return false;
+    }
     if (m->return_path) {
         migration_return_path_start(m);
     }
@@ -266,7 +280,8 @@ static bool set_up(Migration *m, GError **errp)
     }
     m->writer = stream_writer_new(m->channel);
     m->save = savevm_new(&m->ctx->host, m->options, m->ram, m->writer);
-    if (!savevm_start(m->save, m->return_path, errp) || !savevm_setup(m->save, errp)) {
+    if (!savevm_start(m->save, m->return_path, errp) || !connect_sink(m, errp) ||
+        !savevm_setup(m->save, errp)) {
         return false;
     }
 

@@ -104,3 +104,20 @@ def test_per_section_is_recognised(source, find_program, make_vm, make_ram, make
     src.set_parameters(max_bandwidth=64 * MIB)
     perform(src, dst, make_route('unix'))
     dst.ram.assert_same(src.ram)
+
+
+@pytest.mark.parametrize('destination', ('10.0', '11.1'))
+def test_more_channels_than_expected(destination, setting, make_route):
+    """
+    These look at no connection before the main stream has begun, and have room for two channels in their
+    queue: a source that would first connect all of its own would wait for ever.
+    """
+    src, dst = setting(('godwit', destination))
+    for vm, channels in ((src, 8), (dst, 2)):
+        configure(vm, channels, 'none')
+        vm.set_capabilities('return-path')
+    route = make_route('tcp')
+    route.listen(dst)
+    route.connect(src)
+    src.wait_migration('failed')
+    src.wait_run_state('running')

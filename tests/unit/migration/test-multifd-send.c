@@ -113,7 +113,9 @@ static void test_budget(void)
         OK(ram_save_iterate(save, w, budget * PAGE, &done, &error));
         g_assert_cmpuint(ram_save_pending(save), ==, (pages - i * budget) * PAGE);
     }
-    g_assert_cmpuint(ram_save_in_flight(save), ==, 4 * budget * PAGE);
+    /* The kernel may have had room for one packet. */
+    g_assert_cmpuint(ram_save_in_flight(save), >=, 2 * budget * PAGE);
+    g_assert_cmpuint(ram_save_in_flight(save), <=, 4 * budget * PAGE);
 
     ram_save_free(save);
     stream_writer_free(w);

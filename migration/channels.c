@@ -2,6 +2,8 @@
 /* From a URI or a channel list to open channels and listeners. */
 #include "migration/channels.h"
 
+#include "migration/migration.h"
+#include "migration/rdma.h"
 #include "migration/uri.h"
 #include "util/error.h"
 
@@ -87,14 +89,13 @@ bool migration_check_transport(const MigrationAddress *addr, const MigrationOpti
     bool several = caps[MIGRATION_CAPABILITY_MULTIFD] || caps[MIGRATION_CAPABILITY_POSTCOPY_PREEMPT];
     const char *text = NULL;
 
+    if (is_rdma) {
+        return migration_check_rdma(caps, &options->p, errp);
+    }
     if (caps[MIGRATION_CAPABILITY_MAPPED_RAM] && !is_file) {
         text = "Migration requires seekable transport (e.g. file)";
     } else if (several && !is_multi_channel(addr) && !(is_file && caps[MIGRATION_CAPABILITY_MAPPED_RAM])) {
         text = "Migration requires multi-channel URIs (e.g. tcp)";
-    } else if (is_rdma && caps[MIGRATION_CAPABILITY_XBZRLE]) {
-        text = "RDMA and XBZRLE can't be used together";
-    } else if (is_rdma && caps[MIGRATION_CAPABILITY_POSTCOPY_RAM]) {
-        text = "RDMA and postcopy-ram can't be used together";
     }
     if (text) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "%s", text);
@@ -209,6 +210,35 @@ static Channel *spawn(const MigrationExecCommand *exec, bool readable, GError **
         argv[i] = exec->args->items[i];
     }
     return channel_command_spawn(argv, readable, true, errp);
+}
+
+bool migration_check_blocks(const MigrationAddress *addr, const MigrationOptions *options, const RamList *ram,
+                            GError **errp)
+{
+    if (addr->transport != MIGRATION_ADDRESS_TYPE_RDMA) {
+        return true;
+    }
+    RAMLIST_FOREACH(block, ram) {
+        if (!rdma_check_block(options, block, errp)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool rdma_check_block(const MigrationOptions *options, const RAMBlock *block, GError **errp)
+{
+    if (!options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] || !block->shared) {
+        return true;
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                "RDMA and x-ignore-shared can't be used together: RAM block '%s' is shared", block->idstr);
+    return false;
+}
+
+bool migration_rdma_available(GError **errp)
+{
+    return rdma_available(errp);
 }
 
 /* RDMA has its own ways, see rdma.h. */

@@ -20,6 +20,10 @@ bool migration_check_transport(const MigrationAddress *addr, const MigrationOpti
 /* Does @filename name a set of descriptors, and which? */
 bool migration_is_fdset(const char *filename, int64_t *id);
 
+/* Refuses blocks of @ram that this kind of transport cannot carry. */
+bool migration_check_blocks(const MigrationAddress *addr, const MigrationOptions *options, const RamList *ram,
+                            GError **errp);
+
 /*
  * Source.  Opens what opens at once: a file (created, truncated to the offset, positioned there), a named
  * descriptor, a command (whose output nobody reads without @return_path).  *@channel stays NULL if the

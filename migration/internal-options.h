@@ -41,4 +41,13 @@ void migration_option_store_allow_unsupported(MigrationOptionStore *store);
 /* Set by migration.c while an outgoing (incoming) migration exists: some options must not change then. */
 void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming);
 
+/*
+ * The incoming migration that exists comes over RDMA: what does not go with that is refused, in the same words
+ * as when the address came last.  Until set_busy() says that there is none any more.
+ */
+void migration_option_store_set_rdma(MigrationOptionStore *store);
+
+/* What RDMA does not go with.  A pure function. */
+bool migration_check_rdma(const bool *caps, const MigrationParameters *p, GError **errp);
+
 #endif

@@ -251,6 +251,29 @@ static bool check_capabilities_supported(const bool *caps, GError **errp)
     return true;
 }
 
+bool migration_check_rdma(const bool *caps, const MigrationParameters *p, GError **errp)
+{
+    static const struct {
+        MigrationCapability cap;
+        const char *message;
+    } rules[] = {
+        { CAP(MAPPED_RAM), "Migration requires seekable transport (e.g. file)" },
+        { CAP(MULTIFD), "Migration requires multi-channel URIs (e.g. tcp)" },
+        { CAP(POSTCOPY_PREEMPT), "Migration requires multi-channel URIs (e.g. tcp)" },
+        { CAP(XBZRLE), "RDMA and XBZRLE can't be used together" },
+        { CAP(POSTCOPY_RAM), "RDMA and postcopy-ram can't be used together" },
+    };
+    const char *message = *p->tls_creds->str ? "RDMA and TLS can't be used together" : NULL;
+
+    for (size_t i = G_N_ELEMENTS(rules); i-- > 0;) {
+        message = caps[rules[i].cap] ? rules[i].message : message;
+    }
+    if (message) {
+        g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, message);
+    }
+    return !message;
+}
+
 bool migration_check_capabilities(const bool *caps, const MigrationParameters *p, bool allow_unsupported,
                                   GError **errp)
 {

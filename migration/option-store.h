@@ -11,6 +11,7 @@ struct MigrationOptionStore {
     GMutex lock;                    /* guards everything below; held for no longer than a copy takes */
     MigrationOptions o;
     bool outgoing, incoming;        /* a migration exists */
+    bool rdma;                      /* the incoming one is by RDMA */
     bool allow_unsupported;
     /* Which of the two spellings of the RDMA chunk size were given by -global. */
     bool chunk_size_given, chunk_shift_given;

@@ -160,6 +160,14 @@ void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing,
     g_mutex_lock(&store->lock);
     store->outgoing = outgoing;
     store->incoming = incoming;
+    store->rdma = store->rdma && incoming;
+    g_mutex_unlock(&store->lock);
+}
+
+void migration_option_store_set_rdma(MigrationOptionStore *store)
+{
+    g_mutex_lock(&store->lock);
+    store->rdma = true;
     g_mutex_unlock(&store->lock);
 }
 
@@ -192,7 +200,8 @@ static bool adopt(MigrationOptionStore *store, MigrationParameters *staged, bool
 {
     bool ok = migration_check_parameters(staged, store->allow_unsupported, errp) &&
               migration_unify_chunk_size(staged, size_given, shift_given, errp) &&
-              migration_check_capabilities(store->o.caps, staged, store->allow_unsupported, errp);
+              migration_check_capabilities(store->o.caps, staged, store->allow_unsupported, errp) &&
+              (!store->rdma || migration_check_rdma(store->o.caps, staged, errp));
 
     if (ok) {
         clear_parameters(&store->o.p);
@@ -274,6 +283,7 @@ bool migration_set_capabilities(MigrationOptionStore *store, const MigrationCapa
         staged[caps->items[i]->capability] = caps->items[i]->state;
     }
     bool ok = migration_check_capabilities(staged, &store->o.p, store->allow_unsupported, errp) &&
+              (!store->rdma || migration_check_rdma(staged, &store->o.p, errp)) &&
               may_change(store, staged, errp);
     if (ok) {
         memcpy(store->o.caps, staged, sizeof(staged));

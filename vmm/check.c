@@ -3,6 +3,7 @@
 #include "vm.h"
 
 #include "config.h"
+#include "migration/migration.h"
 #include "util/buffer-is-zero.h"
 
 #include <errno.h>
@@ -130,7 +131,8 @@ static char *probe_locked_memory(void)
 
 static char *probe_rdma(void)
 {
-    return g_strdup("not built in");
+    g_autoptr(GError) error = NULL;
+    return g_strdup(migration_rdma_available(&error) ? "yes" : error->message);
 }
 
 static char *probe_faults(void)

@@ -125,6 +125,9 @@ bool migration_incoming_start(MigrationContext *ctx, const char *uri,
 
 /* ---- both ---- */
 
+/* Can this host and this build migrate by RDMA?  The error says why not.  Any thread. */
+bool migration_rdma_available(GError **errp);
+
 /* query-migrate.  Any thread; the result is the caller's (qapi_free_MigrationInfo). */
 MigrationInfo *migration_query(MigrationContext *ctx);
 

@@ -82,8 +82,11 @@ static ssize_t rdma_readv(Channel *channel, const struct iovec *iov, int n, GErr
     if (!r->n_bytes) {
         RdmaHeader header;
         if (!rdma_connection_receive(reader(r), &header, &r->bytes, &error)) {
-            g_propagate_error(errp, error ? g_steal_pointer(&error) : NULL);
-            return errp && *errp ? -1 : 0;
+            if (!error) {
+                return 0;
+            }
+            g_propagate_error(errp, g_steal_pointer(&error));
+            return -1;
         }
         if (header.type != RDMA_CONTROL_QEMU_FILE) {
             error_set_protocol(errp, "Was expecting a QEMU_FILE (3) control message, but got: %s (%u)",

@@ -7,7 +7,8 @@
  * acknowledged before its connection can be freed: rdma_destroy_id() waits for that.
  *
  * The first connection that is good becomes the main one.  A second one is for the return path, if that is on
- * here.  Whoever else comes is rejected, and so is one that speaks another version; listening goes on.
+ * here; it may be asked for before we know that the first is established, and waits for that.  Whoever else
+ * comes is rejected, and so is one that speaks another version; listening goes on.
  */
 #include "migration/rdma/rdma-channel.h"
 
@@ -38,6 +39,9 @@ struct RdmaListener {
 
     RdmaConnection *arriving;       /* accepted, not established yet */
     bool arriving_is_main;
+    struct rdma_cm_id *waiting;     /* a request that came meanwhile */
+    RdmaPrivate waiting_asked;
+    GSource *waiting_source;        /* takes it up */
     Channel *channel;               /* of the main connection, once it has been handed out */
     bool has_return_path;
 };
@@ -142,7 +146,12 @@ void rdma_listener_free(RdmaListener *l)
     }
     stop_source(&l->source);
     stop_source(&l->timeout);
+    stop_source(&l->waiting_source);
     rdma_connection_free(l->arriving);
+    if (l->waiting) {
+        rdma_reject(l->waiting, NULL, 0);
+        rdma_destroy_id(l->waiting);
+    }
     channel_unref(l->channel);
     if (l->id) {
         rdma_destroy_id(l->id);
@@ -195,8 +204,31 @@ static bool is_wanted(RdmaListener *l, bool *is_main, GError **errp)
     return false;
 }
 
+static void answer_request(RdmaListener *l, struct rdma_cm_id *id, const RdmaPrivate *asked, GError *refused);
+
+static gboolean take_waiting(gpointer opaque)
+{
+    RdmaListener *l = opaque;
+
+    stop_source(&l->waiting_source);
+    answer_request(l, g_steal_pointer(&l->waiting), &l->waiting_asked, NULL);
+    return G_SOURCE_REMOVE;
+}
+
+/* From the main loop, not at once: the caller may be about to lose the listener. */
+static void call_waiting(RdmaListener *l)
+{
+    if (l->waiting && !l->waiting_source) {
+        l->waiting_source = g_idle_source_new();
+        g_source_set_priority(l->waiting_source, G_PRIORITY_DEFAULT);
+        g_source_set_callback(l->waiting_source, take_waiting, l, NULL);
+        g_source_attach(l->waiting_source, NULL);
+    }
+}
+
 static void drop_arriving(RdmaListener *l, const GError *error)
 {
+    call_waiting(l);
     stop_source(&l->timeout);
     log_line(l, "connection given up", error);
     rdma_connection_free(g_steal_pointer(&l->arriving));
@@ -224,6 +256,11 @@ static void answer_request(RdmaListener *l, struct rdma_cm_id *id, const RdmaPri
     g_autoptr(GError) error = refused;
     bool is_main = false;
 
+    if (!error && l->arriving && !l->waiting) {
+        l->waiting = id;
+        l->waiting_asked = *asked;
+        return;
+    }
     if (error || !is_wanted(l, &is_main, &error)) {
         log_line(l, "connection rejected", error);
         rdma_reject(id, NULL, 0);
@@ -251,6 +288,7 @@ static void established(RdmaListener *l)
     RdmaConnection *c = g_steal_pointer(&l->arriving);
 
     stop_source(&l->timeout);
+    call_waiting(l);
     if (!l->arriving_is_main) {
         l->has_return_path = true;
         rdma_channel_set_return_path(l->channel, c);

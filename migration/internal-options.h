@@ -42,8 +42,8 @@ void migration_option_store_allow_unsupported(MigrationOptionStore *store);
 void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming);
 
 /*
- * The incoming migration that exists comes over RDMA: what does not go with that is refused, in the same words
- * as when the address came last.  Until set_busy() says that there is none any more.
+ * The incoming migration that exists comes over RDMA: what does not go with that is refused, in the same
+ * words as when the address came last.  Until set_busy() says that there is none any more.
  */
 void migration_option_store_set_rdma(MigrationOptionStore *store);
 

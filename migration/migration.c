@@ -267,7 +267,8 @@ bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChan
     }
     MigrationOptions *options = migration_options_snapshot(ctx->options);
     if (!migration_check_transport(addr, options, errp) ||
-        !migration_check_blocks(addr, options, ctx->host.ops->ram(ctx->host.opaque), errp) || !may_start(ctx, resume, errp)) {
+        !migration_check_blocks(addr, options, ctx->host.ops->ram(ctx->host.opaque), errp) ||
+        !may_start(ctx, resume, errp)) {
         migration_options_free(options);
         return false;
     }

@@ -272,9 +272,49 @@ static void test_random(void)
     run_cases(seed, 500000);
 }
 
+/*
+ * 4 MiB, every second page dirty, two providers: a request for each page and provider would be 1024 of them,
+ * and 2048 if all were dirty.  A slot that begins 1 to 63 pages beside a word takes one.
+ */
+static void test_four_mib(void)
+{
+    enum { PAGES = 1024 + 64 };
+    RAMBlock block = { .idstr = "m0", .host = (uint8_t *)0x10000000, .used_length = PAGES * 4096, .fd = -1 };
+    RamList ram = { 0 };
+
+    g_assert_true(ram_list_add(&ram, &block, NULL));
+    for (unsigned shift = 1; shift < 64; shift++) {
+        uint64_t bitmap[BITMAP_WORDS(PAGES)] = { 0 }, new_dirty = 0, cleared = 0;
+        SlotLog logs[2];
+        DirtyLog log = { 0 };
+
+        for (unsigned k = 0; k < 2; k++) {
+            slot_log_init(&logs[k], k ? "device" : "kernel");
+            slot_log_cover(&logs[k], &block, shift, PAGES);
+            dirty_log_add_provider(&log, &logs[k].provider);
+            for (uint64_t page = shift; page < shift + 1024; page += 2) {
+                slot_log_write(&logs[k], &block, page);
+            }
+        }
+        g_assert_true(dirty_log_start(&log, &ram, NULL));
+        g_assert_true(dirty_log_sync(&log, &block, 0, PAGES, bitmap, &new_dirty, NULL));
+        g_assert_cmpuint(new_dirty, ==, 512);
+        g_assert_true(dirty_log_clear(&log, &block, 0, PAGES, bitmap, &cleared, NULL));
+        g_assert_cmpuint(cleared, ==, 512);
+        for (unsigned k = 0; k < 2; k++) {
+            g_assert_cmpuint(dirty_log_get_counters(&logs[k].provider).clear_calls, ==, 1);
+            g_assert_cmpuint(logs[k].clears, ==, 1);
+        }
+        dirty_log_stop(&log);
+        slot_log_free(&logs[0]);
+        slot_log_free(&logs[1]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/system/dirty-property/four-mib", test_four_mib);
     g_test_add_func("/system/dirty-property/fixed", test_fixed);
     g_test_add_func("/system/dirty-property/random", test_random);
     return g_test_run();

@@ -2,16 +2,14 @@
 /* A saved guest's file from its first byte to its description: mapped-ram, and plain streams too. */
 
 /*
- * A cursor reads the stream's bytes through a window.  Each block of mapped-ram makes it jump over the
- * block's bitmap and pages; what lies between two jumps, the bitmaps and the page areas are all "areas",
- * and no two areas may share a byte.
- *
- * The first failure sticks in the cursor: later gets return zeros.  So a structure is read as a whole and
- * checked once.
+ * A cursor reads the stream's bytes.  Each block of mapped-ram makes it jump over the block's bitmap and
+ * pages; what lies between two jumps, the bitmaps and the page areas are all "areas", and no two areas may
+ * share a byte.
  */
 #include "migration/mapped-ram-image.h"
 
 #include "migration/configuration.h"
+#include "migration/file-cursor.h"
 #include "migration/ram-wire.h"
 #include "migration/stream-format.h"
 #include "util/error.h"
@@ -19,7 +17,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define WINDOW           (64 * 1024)
 #define MAPPED_RAM       "mapped-ram"
 #define IGNORE_SHARED    "x-ignore-shared"
 #define DESCRIPTION_TAIL (10u << 20) /* how far from its end a file is searched for a description */
@@ -34,140 +31,16 @@ typedef struct Area {
 
 typedef struct Walk {
     MappedRamImage *image;
-    GArray *areas;        /* of Area */
-    uint64_t position;    /* in the file */
+    GArray *areas; /* of Area */
+    FileCursor c;
     uint64_t piece_start; /* the stream's bytes since the last jump begin here */
-    uint8_t *window;
-    uint64_t window_start;
-    size_t window_len;
-    uint64_t left; /* bytes of blocks still to be announced */
+    uint64_t left;        /* bytes of blocks still to be announced */
     bool ram_seen, ram_ended;
     MappedRamBlock *last_block; /* of page records */
-    GError *error;
 } Walk;
 
-/* ---- the cursor ---- */
-
-static bool refuse(Walk *w, GodwitError code, const char *fmt, ...) G_GNUC_PRINTF(3, 4);
-
-static bool refuse(Walk *w, GodwitError code, const char *fmt, ...)
-{
-    if (!w->error) {
-        va_list ap;
-        va_start(ap, fmt);
-        g_autofree char *text = g_strdup_vprintf(fmt, ap);
-        va_end(ap);
-        g_autofree char *valid = g_utf8_make_valid(text, -1);
-        g_set_error(&w->error, GODWIT_ERROR, code, "%s%s", code == GODWIT_ERROR_EOF ? "incomplete: " : "",
-                    valid);
-    }
-    return false;
-}
-
-#define bad(w, fmt, ...)     refuse(w, GODWIT_ERROR_PROTOCOL, fmt, ##__VA_ARGS__)
-#define cut_off(w, fmt, ...) refuse(w, GODWIT_ERROR_EOF, fmt, ##__VA_ARGS__)
-
-static bool fill_window(Walk *w, uint64_t from)
-{
-    MappedRamImage *image = w->image;
-    size_t len = MIN(WINDOW, image->file_size - from);
-    GError *cause = NULL;
-
-    if (image->progress) {
-        image->progress(image->opaque, from, image->file_size);
-    }
-    w->window_len = 0;
-    if (!channel_pread_all(image->file, w->window, len, (off_t)from, &cause)) {
-        refuse(w, (GodwitError)cause->code, "0x%" PRIx64 ": %s", from, cause->message);
-        g_error_free(cause);
-        return false;
-    }
-    w->window_start = from;
-    w->window_len = len;
-    return true;
-}
-
-/* The next @len bytes, at most WINDOW of them, without taking them; NULL if there are fewer or on failure. */
-static const uint8_t *look(Walk *w, size_t len)
-{
-    if (w->error || len > w->image->file_size - w->position) {
-        return NULL;
-    }
-    bool there = w->position >= w->window_start && w->position - w->window_start <= w->window_len &&
-                 len <= w->window_len - (w->position - w->window_start);
-    if (!there && !fill_window(w, w->position)) {
-        return NULL;
-    }
-    return w->window + (w->position - w->window_start);
-}
-
-static const uint8_t *take(Walk *w, size_t len, const char *field)
-{
-    const uint8_t *p = look(w, len);
-
-    if (!p) {
-        cut_off(w, "%s at 0x%" PRIx64 ": the file ends at 0x%" PRIx64, field, w->position,
-                w->image->file_size);
-        return NULL;
-    }
-    w->position += len;
-    return p;
-}
-
-static uint8_t get_u8(Walk *w, const char *field)
-{
-    const uint8_t *p = take(w, 1, field);
-    return p ? *p : 0;
-}
-
-static uint16_t get_be16(Walk *w, const char *field)
-{
-    const uint8_t *p = take(w, 2, field);
-    return p ? load_be16(p) : 0;
-}
-
-static uint32_t get_be32(Walk *w, const char *field)
-{
-    const uint8_t *p = take(w, 4, field);
-    return p ? load_be32(p) : 0;
-}
-
-static uint64_t get_be64(Walk *w, const char *field)
-{
-    const uint8_t *p = take(w, 8, field);
-    return p ? load_be64(p) : 0;
-}
-
-static bool get_string(Walk *w, char out[256], const char *field)
-{
-    uint64_t at = w->position;
-    size_t len = get_u8(w, field);
-    const uint8_t *p = take(w, len, field);
-
-    out[0] = '\0';
-    if (!p) {
-        return false;
-    }
-    if (memchr(p, '\0', len)) {
-        return bad(w, "%s at 0x%" PRIx64 " holds a NUL byte", field, at);
-    }
-    memcpy(out, p, len);
-    out[len] = '\0';
-    return true;
-}
-
-static bool skip(Walk *w, uint64_t len, const char *field)
-{
-    if (w->error) {
-        return false;
-    }
-    if (len > w->image->file_size - w->position) {
-        return cut_off(w, "%s, 0x%" PRIx64 " bytes at 0x%" PRIx64 ": the file ends at 0x%" PRIx64, field, len,
-                       w->position, w->image->file_size);
-    }
-    w->position += len;
-    return true;
-}
+#define bad(w, fmt, ...)     cursor_refuse(&(w)->c, GODWIT_ERROR_PROTOCOL, fmt, ##__VA_ARGS__)
+#define cut_off(w, fmt, ...) cursor_refuse(&(w)->c, GODWIT_ERROR_EOF, fmt, ##__VA_ARGS__)
 
 /* ---- areas ---- */
 
@@ -184,7 +57,7 @@ static bool add_area(Walk *w, uint64_t start, uint64_t end, const char *what, in
 {
     Area new = { start, end, what, block };
 
-    for (guint i = 0; i < w->areas->len && !w->error; i++) {
+    for (guint i = 0; i < w->areas->len && !w->c.error; i++) {
         const Area *old = &g_array_index(w->areas, Area, i);
         if (start < old->end && old->start < end) {
             g_autofree char *text = area_text(w, &new), *old_text = area_text(w, old);
@@ -194,16 +67,16 @@ static bool add_area(Walk *w, uint64_t start, uint64_t end, const char *what, in
     if (start < end) {
         g_array_append_val(w->areas, new);
     }
-    return !w->error;
+    return !w->c.error;
 }
 
 /* The stream goes on elsewhere. */
 static bool jump(Walk *w, uint64_t to)
 {
-    if (!add_area(w, w->piece_start, w->position, "the stream", -1)) {
+    if (!add_area(w, w->piece_start, w->c.position, "the stream", -1)) {
         return false;
     }
-    w->position = w->piece_start = to;
+    w->c.position = w->piece_start = to;
     return true;
 }
 
@@ -211,11 +84,11 @@ static bool jump(Walk *w, uint64_t to)
 
 static bool read_head(Walk *w)
 {
-    uint64_t at = w->position;
-    uint32_t magic = get_be32(w, "the stream's magic");
-    uint32_t version = get_be32(w, "the stream's version");
+    uint64_t at = w->c.position;
+    uint32_t magic = cursor_be32(&w->c, "the stream's magic");
+    uint32_t version = cursor_be32(&w->c, "the stream's version");
 
-    if (w->error) {
+    if (w->c.error) {
         return false;
     }
     if (magic != STREAM_MAGIC) {
@@ -228,17 +101,17 @@ static bool read_head(Walk *w)
 
 static bool read_capabilities(Walk *w)
 {
-    uint64_t at = w->position;
-    uint32_t count = get_be32(w, "the number of capabilities");
+    uint64_t at = w->c.position;
+    uint32_t count = cursor_be32(&w->c, "the number of capabilities");
 
     if (count > CONFIGURATION_CAPABILITIES_MAX) {
         return bad(w, "%u capabilities are announced at 0x%" PRIx64 ", at most %d are possible", count, at,
                    CONFIGURATION_CAPABILITIES_MAX);
     }
-    for (uint32_t i = 0; i < count && !w->error; i++) {
+    for (uint32_t i = 0; i < count && !w->c.error; i++) {
         char name[256];
-        at = w->position;
-        get_string(w, name, "a capability's name");
+        at = w->c.position;
+        cursor_string(&w->c, name, "a capability's name");
         if (strcmp(name, MAPPED_RAM) == 0) {
             w->image->mapped = true;
         } else if (strcmp(name, IGNORE_SHARED) == 0) {
@@ -247,13 +120,13 @@ static bool read_capabilities(Walk *w)
             bad(w, "unknown capability '%s' at 0x%" PRIx64, name, at);
         }
     }
-    return !w->error;
+    return !w->c.error;
 }
 
 static bool read_page_bits(Walk *w)
 {
-    uint64_t at = w->position;
-    uint32_t bits = get_be32(w, "target-page-bits");
+    uint64_t at = w->c.position;
+    uint32_t bits = cursor_be32(&w->c, "target-page-bits");
 
     return bits == TARGET_PAGE_BITS ||
            bad(w, "target-page-bits at 0x%" PRIx64 " is %u, expected %d", at, bits, TARGET_PAGE_BITS);
@@ -261,7 +134,7 @@ static bool read_page_bits(Walk *w)
 
 static bool read_uuid(Walk *w)
 {
-    return skip(w, 16, "the uuid");
+    return cursor_skip(&w->c, 16, "the uuid");
 }
 
 static const struct {
@@ -276,14 +149,14 @@ static const struct {
 static bool read_subsection(Walk *w)
 {
     char name[256];
-    uint64_t at = w->position;
+    uint64_t at = w->c.position;
 
-    get_string(w, name, "a subsection's name");
-    uint32_t version = get_be32(w, "a subsection's version");
-    if (!w->error && version != 1) {
+    cursor_string(&w->c, name, "a subsection's name");
+    uint32_t version = cursor_be32(&w->c, "a subsection's version");
+    if (!w->c.error && version != 1) {
         return bad(w, "subsection '%s' at 0x%" PRIx64 " has version %u, expected 1", name, at, version);
     }
-    for (size_t i = 0; i < G_N_ELEMENTS(subsections) && !w->error; i++) {
+    for (size_t i = 0; i < G_N_ELEMENTS(subsections) && !w->c.error; i++) {
         if (strcmp(subsections[i].name, name) == 0) {
             return subsections[i].read(w);
         }
@@ -293,7 +166,7 @@ static bool read_subsection(Walk *w)
 
 static bool next_is(Walk *w, uint8_t byte)
 {
-    const uint8_t *p = look(w, 1);
+    const uint8_t *p = cursor_look(&w->c, 1);
     return p && *p == byte;
 }
 
@@ -301,28 +174,28 @@ static bool next_is(Walk *w, uint8_t byte)
 static bool read_configuration(Walk *w)
 {
     if (!next_is(w, SECTION_CONFIGURATION)) {
-        return !w->error;
+        return !w->c.error;
     }
-    w->position++;
-    uint64_t at = w->position;
-    uint32_t len = get_be32(w, "the length of the machine's name");
+    w->c.position++;
+    uint64_t at = w->c.position;
+    uint32_t len = cursor_be32(&w->c, "the length of the machine's name");
     if (len > CONFIGURATION_NAME_MAX) {
         return bad(w, "the length of the machine's name at 0x%" PRIx64 ", %u, is above %d", at, len,
                    CONFIGURATION_NAME_MAX);
     }
-    const uint8_t *name = take(w, len, "the machine's name");
+    const uint8_t *name = cursor_take(&w->c, len, "the machine's name");
     if (!name) {
         return false;
     }
     memcpy(w->image->machine, name, len);
     w->image->has_configuration = true;
     while (next_is(w, SECTION_SUBSECTION)) {
-        w->position++;
+        w->c.position++;
         if (!read_subsection(w)) {
             return false;
         }
     }
-    return !w->error;
+    return !w->c.error;
 }
 
 /* ---- the list of blocks ---- */
@@ -340,7 +213,7 @@ static MappedRamBlock *find_block(Walk *w, const char *idstr)
 
 static bool check_entry(Walk *w, const MappedRamBlock *b)
 {
-    if (w->error) {
+    if (w->c.error) {
         return false;
     }
     if (find_block(w, b->idstr)) {
@@ -365,12 +238,12 @@ static bool read_mapped_header(Walk *w, MappedRamBlock *b, int index)
 {
     MappedRamHeaderWire wire;
 
-    b->header_offset = w->position;
-    const uint8_t *p = take(w, sizeof(wire), "a block's mapped-ram header");
+    b->header_offset = w->c.position;
+    const uint8_t *p = cursor_take(&w->c, sizeof(wire), "a block's mapped-ram header");
     if (p) {
         memcpy(&wire, p, sizeof(wire));
     }
-    if (!p || !mapped_ram_header_decode(&wire, w->image->ignore_shared, b, &w->error)) {
+    if (!p || !mapped_ram_header_decode(&wire, w->image->ignore_shared, b, &w->c.error)) {
         b->header_offset = 0;
         return false;
     }
@@ -378,7 +251,7 @@ static bool read_mapped_header(Walk *w, MappedRamBlock *b, int index)
         return true;
     }
     uint64_t pages_end = b->pages_offset + b->used_length;
-    return mapped_ram_block_check_size(b, w->image->file_size, &w->error) &&
+    return mapped_ram_block_check_size(b, w->image->file_size, &w->c.error) &&
            add_area(w, b->bitmap_offset, b->bitmap_offset + mapped_ram_bitmap_size(b->used_length),
                     "the bitmap", index) &&
            add_area(w, b->pages_offset, pages_end, "the pages", index) && jump(w, pages_end);
@@ -386,12 +259,12 @@ static bool read_mapped_header(Walk *w, MappedRamBlock *b, int index)
 
 static bool read_block(Walk *w)
 {
-    MappedRamBlock new = { .entry_offset = w->position };
+    MappedRamBlock new = { .entry_offset = w->c.position };
 
-    get_string(w, new.idstr, "a block's name");
-    new.used_length = get_be64(w, "a block's length");
+    cursor_string(&w->c, new.idstr, "a block's name");
+    new.used_length = cursor_be64(&w->c, "a block's length");
     if (w->image->ignore_shared) {
-        new.gpa = get_be64(w, "a block's guest address");
+        new.gpa = cursor_be64(&w->c, "a block's guest address");
     }
     if (!check_entry(w, &new)) {
         return false;
@@ -420,7 +293,7 @@ static bool read_blocks(Walk *w, uint64_t total, uint64_t at)
     while (w->left && read_block(w)) {
         continue;
     }
-    return !w->error;
+    return !w->c.error;
 }
 
 /* ---- page records of plain streams ---- */
@@ -430,7 +303,7 @@ static MappedRamBlock *page_block(Walk *w, uint64_t word, uint64_t at)
     char name[256];
 
     if (!(word & RAM_FLAG_CONTINUE)) {
-        if (!get_string(w, name, "a page's block")) {
+        if (!cursor_string(&w->c, name, "a page's block")) {
             return NULL;
         }
         w->last_block = find_block(w, name);
@@ -445,21 +318,21 @@ static MappedRamBlock *page_block(Walk *w, uint64_t word, uint64_t at)
 
 static bool read_delta(Walk *w)
 {
-    uint64_t at = w->position;
-    uint8_t encoding = get_u8(w, "an XBZRLE page's encoding");
-    uint16_t len = get_be16(w, "an XBZRLE page's length");
+    uint64_t at = w->c.position;
+    uint8_t encoding = cursor_u8(&w->c, "an XBZRLE page's encoding");
+    uint16_t len = cursor_be16(&w->c, "an XBZRLE page's length");
 
-    if (!w->error && (encoding != RAM_XBZRLE_ENCODING || len > TARGET_PAGE_SIZE)) {
+    if (!w->c.error && (encoding != RAM_XBZRLE_ENCODING || len > TARGET_PAGE_SIZE)) {
         return bad(w, "XBZRLE page at 0x%" PRIx64 " with encoding %u and %u bytes", at, encoding, len);
     }
     w->image->xbzrle_pages++;
-    return skip(w, len, "an XBZRLE page");
+    return cursor_skip(&w->c, len, "an XBZRLE page");
 }
 
 static bool read_zero(Walk *w)
 {
-    uint64_t at = w->position;
-    uint8_t fill = get_u8(w, "a zero page's fill byte");
+    uint64_t at = w->c.position;
+    uint8_t fill = cursor_u8(&w->c, "a zero page's fill byte");
 
     return !fill || bad(w, "the fill byte of a zero page at 0x%" PRIx64 " is 0x%02x", at, fill);
 }
@@ -483,11 +356,11 @@ static bool read_page(Walk *w, uint64_t word, uint64_t at)
     if (word & RAM_FLAG_XBZRLE) {
         return read_delta(w);
     }
-    record.offset = word & RAM_FLAG_PAGE ? w->position : 0;
-    if (b->records && !w->error) {
+    record.offset = word & RAM_FLAG_PAGE ? w->c.position : 0;
+    if (b->records && !w->c.error) {
         g_array_append_val(b->records, record);
     }
-    return word & RAM_FLAG_PAGE ? skip(w, TARGET_PAGE_SIZE, "a page") : read_zero(w);
+    return word & RAM_FLAG_PAGE ? cursor_skip(&w->c, TARGET_PAGE_SIZE, "a page") : read_zero(w);
 }
 
 /* ---- the ram section ---- */
@@ -500,10 +373,10 @@ static bool read_end_of_payload(Walk *w, uint64_t at)
 
 static bool read_ram(Walk *w)
 {
-    while (!w->error) {
-        uint64_t at = w->position;
-        uint64_t word = get_be64(w, "a word of the ram section");
-        if (w->error) {
+    while (!w->c.error) {
+        uint64_t at = w->c.position;
+        uint64_t word = cursor_be64(&w->c, "a word of the ram section");
+        if (w->c.error) {
             return false;
         }
         switch (word & RAM_FLAGS_MASK & ~(uint64_t)RAM_FLAG_CONTINUE) {
@@ -553,17 +426,17 @@ static bool is_element(uint8_t type)
 static bool search_footer(Walk *w, uint32_t id)
 {
     uint8_t footer[FOOTER_SIZE] = { SECTION_FOOTER };
-    uint64_t start = w->position;
+    uint64_t start = w->c.position;
 
     store_be32(footer + 1, id);
-    while (!w->error) {
-        uint64_t left = w->image->file_size - w->position;
-        size_t len = MIN(WINDOW, left);
-        const uint8_t *p = look(w, len), *found = p;
+    while (!w->c.error) {
+        uint64_t left = w->image->file_size - w->c.position;
+        size_t len = MIN(FILE_CURSOR_WINDOW, left);
+        const uint8_t *p = cursor_look(&w->c, len), *found = p;
         while (found && (found = memmem(found, len - (size_t)(found - p), footer, FOOTER_SIZE)) != NULL) {
             size_t end = (size_t)(found - p) + FOOTER_SIZE;
             if (end == left || (end < len && is_element(found[FOOTER_SIZE]))) {
-                w->position += end - FOOTER_SIZE;
+                w->c.position += end - FOOTER_SIZE;
                 return true;
             }
             found++;
@@ -571,19 +444,19 @@ static bool search_footer(Walk *w, uint32_t id)
         if (len == left) {
             break;
         }
-        w->position += len - FOOTER_SIZE;
+        w->c.position += len - FOOTER_SIZE;
     }
     return cut_off(w, "section %u at 0x%" PRIx64 " has no footer", id, start);
 }
 
 static bool read_footer(Walk *w, const MappedRamSection *s)
 {
-    uint64_t at = w->position;
-    uint8_t mark = get_u8(w, "a section's footer");
-    uint32_t id = get_be32(w, "a section's footer");
+    uint64_t at = w->c.position;
+    uint8_t mark = cursor_u8(&w->c, "a section's footer");
+    uint32_t id = cursor_be32(&w->c, "a section's footer");
 
-    if (w->error || (mark == SECTION_FOOTER && id == s->id)) {
-        return !w->error;
+    if (w->c.error || (mark == SECTION_FOOTER && id == s->id)) {
+        return !w->c.error;
     }
     if (!mark && !id) {
         return cut_off(w, "the footer of section '%s' at 0x%" PRIx64 " was never written", s->idstr, at);
@@ -596,24 +469,24 @@ static bool read_footer(Walk *w, const MappedRamSection *s)
 static bool read_payload(Walk *w, MappedRamSection *s, SectionType type)
 {
     MappedRamImage *image = w->image;
-    uint64_t start = w->position, size;
+    uint64_t start = w->c.position, size;
     bool is_ram = strcmp(s->idstr, RAM_SECTION_NAME) == 0;
 
     if (is_ram) {
         if (s->version != RAM_SECTION_VERSION) {
-            return refuse(w, GODWIT_ERROR_UNSUPPORTED,
-                          "the ram section at 0x%" PRIx64 " has version %u, only %d "
-                          "is known",
-                          start, s->version, RAM_SECTION_VERSION);
+            return cursor_refuse(&w->c, GODWIT_ERROR_UNSUPPORTED,
+                                 "the ram section at 0x%" PRIx64 " has version %u, only %d "
+                                 "is known",
+                                 start, s->version, RAM_SECTION_VERSION);
         }
         read_ram(w);
     } else if (image->section_size && image->section_size(image->opaque, s->idstr, s->instance_id, &size)) {
-        skip(w, size, s->idstr);
+        cursor_skip(&w->c, size, s->idstr);
     } else {
         search_footer(w, s->id);
     }
     /* After a jump what came before it is left out. */
-    s->size += w->position - MIN(MAX(start, w->piece_start), w->position);
+    s->size += w->c.position - MIN(MAX(start, w->piece_start), w->c.position);
     s->payloads++;
     if (!read_footer(w, s)) {
         return false;
@@ -626,14 +499,14 @@ static bool read_payload(Walk *w, MappedRamSection *s, SectionType type)
 static bool read_announced(Walk *w, SectionType type)
 {
     MappedRamSection new = { 0 };
-    uint64_t at = w->position;
+    uint64_t at = w->c.position;
 
-    new.id = get_be32(w, "a section's id");
-    get_string(w, new.idstr, "a section's name");
-    new.instance_id = get_be32(w, "a section's instance");
-    new.version = get_be32(w, "a section's version");
-    new.offset = w->position;
-    if (w->error) {
+    new.id = cursor_be32(&w->c, "a section's id");
+    cursor_string(&w->c, new.idstr, "a section's name");
+    new.instance_id = cursor_be32(&w->c, "a section's instance");
+    new.version = cursor_be32(&w->c, "a section's version");
+    new.offset = w->c.position;
+    if (w->c.error) {
         return false;
     }
     if (find_section(w, new.id)) {
@@ -649,9 +522,9 @@ static bool read_announced(Walk *w, SectionType type)
 
 static bool read_continued(Walk *w, SectionType type)
 {
-    uint64_t at = w->position;
-    uint32_t id = get_be32(w, "a section's id");
-    MappedRamSection *s = w->error ? NULL : find_section(w, id);
+    uint64_t at = w->c.position;
+    uint32_t id = cursor_be32(&w->c, "a section's id");
+    MappedRamSection *s = w->c.error ? NULL : find_section(w, id);
 
     if (!s) {
         return bad(w, "section id %u at 0x%" PRIx64 " was never announced", id, at);
@@ -662,11 +535,11 @@ static bool read_continued(Walk *w, SectionType type)
 /* A file has no postcopy and no packages; a recorded connection has the first commands. */
 static bool read_command(Walk *w)
 {
-    uint64_t at = w->position;
-    uint16_t command = get_be16(w, "a command");
-    uint16_t len = get_be16(w, "a command's length");
+    uint64_t at = w->c.position;
+    uint16_t command = cursor_be16(&w->c, "a command");
+    uint16_t len = cursor_be16(&w->c, "a command's length");
 
-    if (w->error) {
+    if (w->c.error) {
         return false;
     }
     if (command == COMMAND_INVALID || command >= COMMAND__MAX) {
@@ -674,10 +547,10 @@ static bool read_command(Walk *w)
     }
     if (command != COMMAND_OPEN_RETURN_PATH && command != COMMAND_PING &&
         command != COMMAND_POSTCOPY_ADVISE && command != COMMAND_SWITCHOVER_START) {
-        return refuse(w, GODWIT_ERROR_UNSUPPORTED, "command %u at 0x%" PRIx64 " does not belong in a file",
-                      command, at);
+        return cursor_refuse(&w->c, GODWIT_ERROR_UNSUPPORTED,
+                             "command %u at 0x%" PRIx64 " does not belong in a file", command, at);
     }
-    return skip(w, len, "a command's payload");
+    return cursor_skip(&w->c, len, "a command's payload");
 }
 
 static bool read_element(Walk *w, SectionType type, uint64_t at)
@@ -702,16 +575,16 @@ static bool read_element(Walk *w, SectionType type, uint64_t at)
 static bool read_description(Walk *w)
 {
     if (!next_is(w, SECTION_VMDESCRIPTION)) {
-        return !w->error;
+        return !w->c.error;
     }
-    uint64_t at = w->position++;
-    uint32_t size = get_be32(w, "the description's length");
+    uint64_t at = w->c.position++;
+    uint32_t size = cursor_be32(&w->c, "the description's length");
     if (size > MAPPED_RAM_DESCRIPTION_MAX) {
         return bad(w, "the description at 0x%" PRIx64 " has %u bytes, at most %u are possible", at, size,
                    MAPPED_RAM_DESCRIPTION_MAX);
     }
-    uint64_t text = w->position;
-    if (!skip(w, size, "the description")) {
+    uint64_t text = w->c.position;
+    if (!cursor_skip(&w->c, size, "the description")) {
         return false;
     }
     w->image->description_offset = text;
@@ -721,14 +594,14 @@ static bool read_description(Walk *w)
 
 static bool read_elements(Walk *w, MappedRamReadUntil until)
 {
-    while (!w->error) {
+    while (!w->c.error) {
         if ((until == MAPPED_RAM_READ_SETUP && w->ram_seen) ||
             (until == MAPPED_RAM_READ_RAM && w->ram_ended)) {
             return true;
         }
-        uint64_t at = w->position;
-        uint8_t type = get_u8(w, "the next section");
-        if (w->error) {
+        uint64_t at = w->c.position;
+        uint8_t type = cursor_u8(&w->c, "the next section");
+        if (w->c.error) {
             return false;
         }
         if (type != SECTION_EOF) {
@@ -774,29 +647,31 @@ bool mapped_ram_image_read(MappedRamImage *image, MappedRamReadUntil until, GErr
     Walk w = {
         .image = image,
         .areas = g_array_new(FALSE, FALSE, sizeof(Area)),
-        .position = image->offset,
         .piece_start = image->offset,
-        .window = g_malloc(WINDOW),
     };
 
+    file_cursor_init(&w.c, image->file, image->file_size, image->offset);
+    w.c.progress = image->progress;
+    w.c.opaque = image->opaque;
+
     if (read_head(&w) && read_configuration(&w) && read_elements(&w, until)) {
-        add_area(&w, w.piece_start, w.position, "the stream", -1);
+        add_area(&w, w.piece_start, w.c.position, "the stream", -1);
     }
-    image->end = w.position;
-    image->complete = image->complete && !w.error;
+    image->end = w.c.position;
+    image->complete = image->complete && !w.c.error;
     for (guint i = 0; i < image->blocks->len; i++) {
         MappedRamBlock *b = mapped_ram_image_block(image, i);
         if (b->records) {
             settle_records(b->records);
         }
     }
-    g_free(w.window);
-    g_array_unref(w.areas);
-    if (w.error) {
-        g_propagate_error(errp, w.error);
-        return false;
+    bool ok = !w.c.error;
+    if (!ok) {
+        g_propagate_error(errp, g_steal_pointer(&w.c.error));
     }
-    return true;
+    file_cursor_clear(&w.c);
+    g_array_unref(w.areas);
+    return ok;
 }
 
 /* ---- around it ---- */

@@ -394,7 +394,9 @@ static void receive_completed(RdmaConnection *c, const struct ibv_wc *wc)
     GError *error = NULL;
 
     if (wc->status == IBV_WC_WR_FLUSH_ERR) {
-        return;     /* what ended the connection is told elsewhere */
+        /* What ended the connection is told elsewhere, but nothing can come over it any more. */
+        c->flushed_us = c->flushed_us ? c->flushed_us : g_get_monotonic_time();
+        return;
     }
     if (wc->status != IBV_WC_SUCCESS) {
         error = g_error_new(GODWIT_ERROR, GODWIT_ERROR_IO, "RDMA ERROR: receiving a control message: %s (%d)",
@@ -552,6 +554,12 @@ static bool sleep_once(RdmaConnection *c, int64_t until_us)
     return n != 0;
 }
 
+/* The queue pair is in error and nobody has said why: for how long to wait for that. */
+static int64_t broken_us(const RdmaConnection *c)
+{
+    return c->flushed_us ? c->flushed_us + RDMA_LIMIT_BROKEN * 1000 : INT64_MAX;
+}
+
 /* Looks at everything.  1: done; 0: not yet; -1: an error, or the end of the connection. */
 static int look(RdmaConnection *c, RdmaDone done, const void *opaque)
 {
@@ -567,6 +575,10 @@ static int look(RdmaConnection *c, RdmaDone done, const void *opaque)
             return 1;
         }
         look_at_flags(c);
+    }
+    if (!c->error && c->flushed_us && g_get_monotonic_time() >= broken_us(c)) {
+        rdma_connection_fail(c, g_error_new(GODWIT_ERROR, GODWIT_ERROR_IO,
+                                            "RDMA ERROR: the connection has been broken"));
     }
     return c->error ? -1 : 0;
 }
@@ -590,7 +602,8 @@ bool rdma_connection_wait(RdmaConnection *c, RdmaDone done, const void *opaque, 
             armed = true;
             arm(c, &error);
         } else {
-            in_time = sleep_once(c, until);
+            int64_t sleep_until = MIN(until ? until : INT64_MAX, broken_us(c));
+            in_time = sleep_once(c, sleep_until == INT64_MAX ? 0 : sleep_until) || sleep_until != until;
             armed = false;
         }
         if (error) {

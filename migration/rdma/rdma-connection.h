@@ -17,6 +17,7 @@
 #define RDMA_LIMIT_COMPLETION 60000     /* a work request; the device gives up before */
 /* READY or a reply: the peer may have to pin all of its memory first.  */
 #define RDMA_LIMIT_CONTROL (600 * 1000)
+#define RDMA_LIMIT_BROKEN 1000          /* until the CM tells why the receives were flushed */
 #define RDMA_LIMIT_ERROR 100            /* until an ERROR message has left at the end */
 #define RDMA_LIMIT_NONE 0               /* the destination's wait for a message: the source may pause */
 
@@ -101,6 +102,7 @@ struct RdmaConnection {
     struct ibv_cq *send_cq, *recv_cq;
     bool has_qp;
     bool disconnect_sent;
+    int64_t flushed_us;                 /* when a receive came back unused, 0: none has */
     RdmaLimits limits;
     RdmaPrivate private_data;           /* what both sides have agreed on */
     GError *error;                      /* the first one; sticky */

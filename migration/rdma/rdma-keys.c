@@ -138,6 +138,10 @@ RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, unsigned chunk_shift, G
     k->ram = ram;
     k->shift = chunk_shift;
     k->slot_shift = rdma_slot_shift(chunk_shift);
+    /* What is asked for in one piece is one region at the destination, whose device may be as ours. */
+    while (k->slot_shift > chunk_shift && UINT64_C(1) << k->slot_shift > c->limits.max_region) {
+        k->slot_shift--;
+    }
     k->exact = c->private_data.godwit && c->private_data.batches;
     k->pin_all = c->private_data.pin_all;
     k->n = ram->count;

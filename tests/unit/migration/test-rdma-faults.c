@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* RDMA over the fake verbs: whatever call fails, whenever: one error, the guest runs on, nothing is left. */
+#include "fake-verbs.h"
+#include "pair.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MIB (1024 * 1024ull)
+#define SIZE (3 * MIB + 5 * TARGET_PAGE_SIZE)
+/* As often as a verb is called at most for every one of its calls to be made to fail; more are sampled. */
+#define ALL_OF 12
+
+typedef struct Setting {
+    const char *name;
+    bool pin_all;
+    const char *verbs;          /* words for the fake verbs in each run */
+} Setting;
+
+static const Setting settings[] = {
+    { "dynamic", false, "" },
+    { "pin-all", true, "" },
+};
+
+/* How the runs of one test ended. */
+typedef struct Tally {
+    unsigned runs, completed, failed, refused, handed_over;
+} Tally;
+
+static char *rdma_uri(void)
+{
+    /* A port that is free for TCP, which the fake verbs use. */
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof(address);
+    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, length), ==, 0);
+    g_assert_cmpint(getsockname(fd, (struct sockaddr *)&address, &length), ==, 0);
+    close(fd);
+    return g_strdup_printf("rdma:127.0.0.1:%u", ntohs(address.sin_port));
+}
+
+/* Data, single zero pages, and a zero run across the border of a chunk. */
+static void fill(Vm *vm)
+{
+    vm_fill_random(vm, 5);
+    memset(vm->block->host + MIB - 3 * TARGET_PAGE_SIZE, 0, 200 * TARGET_PAGE_SIZE);
+}
+
+static void assert_nothing_left(const char *words)
+{
+    g_autofree char *report = fake_verbs_report();
+    if (fake_verbs_live() || fake_verbs_violations()) {
+        g_error("%s: %s", words, report);
+    }
+}
+
+static void assert_same_as(Vm *vm, const uint8_t *content, const char *words)
+{
+    if (memcmp(vm->block->host, content, SIZE) != 0) {
+        g_error("%s: the source's memory has changed", words);
+    }
+}
+
+static unsigned count_of(const char *text, const char *word)
+{
+    unsigned n = 0;
+    for (const char *p = text; (p = strstr(p, word)); p += strlen(word)) {
+        n++;
+    }
+    return n;
+}
+
+static bool has_said_failed(void *opaque)
+{
+    g_autofree char *events = fake_host_events(&((Vm *)opaque)->host);
+    return strstr(events, "failed");
+}
+
+static void judge_failed(Vm *src, Vm *dst, const char *words, Tally *tally)
+{
+    /* The state is there a moment before its event. */
+    wait_until(has_said_failed, src, "the event");
+    g_autoptr(MigrationInfo) info = migration_query(src->ctx);
+    g_autofree char *events = fake_host_events(&src->host);
+    if (!info->error_desc || strlen(info->error_desc) < 10 || count_of(events, "failed") != 1) {
+        g_error("%s: error '%s', events '%s'", words, info->error_desc, events);
+    }
+    if (fake_host_state(&src->host) != RUN_STATE_RUNNING) {
+        g_error("%s: the guest does not run on: %s", words, info->error_desc);
+    }
+    pair_assert_runs_on(src);
+    g_test_message("%s: %s", words, info->error_desc);
+    /* The destination has the guest, and its word about that was lost: the protocol has nothing for this. */
+    if (dst->host.resumes) {
+        assert_same_ram(src, dst);
+        tally->handed_over++;
+    }
+    tally->failed++;
+}
+
+static void judge(Vm *src, Vm *dst, const char *words, Tally *tally)
+{
+    if (vm_wait_end(src) == MIGRATION_STATUS_COMPLETED) {
+        vm_wait_incoming_ended(dst);
+        if (dst->host.ended_error) {
+            g_error("%s: guest lost: %s", words, dst->host.ended_error);
+        }
+        assert_same_ram(src, dst);
+        tally->completed++;
+    } else {
+        judge_failed(src, dst, words, tally);
+    }
+}
+
+/* One migration under @words. */
+static void run(const Setting *setting, const char *words, Tally *tally)
+{
+    Vm src, dst;
+    g_autoptr(GError) error = NULL;
+    g_autofree char *uri = rdma_uri();
+    g_autofree char *all = g_strdup_printf("%s %s", setting->verbs, words);
+
+    fake_verbs_reset();
+    g_assert_cmpstr(fake_verbs_set(all), ==, NULL);
+    vm_init(&src, SIZE, false);
+    vm_init(&dst, SIZE, true);
+    fill(&src);
+    g_autofree uint8_t *content = g_memdup2(src.block->host, SIZE);
+    memset(dst.block->host, 0xa5, SIZE);
+    vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
+    vm_set_capability(&dst, MIGRATION_CAPABILITY_RETURN_PATH, true);
+    vm_set_capability(&src, MIGRATION_CAPABILITY_RDMA_PIN_ALL, setting->pin_all);
+    vm_set_parameter(&src, "max-bandwidth", "0");
+
+    tally->runs++;
+    if (!migration_incoming_start(dst.ctx, uri, NULL, true, &error) ||
+        !migration_start(src.ctx, uri, NULL, false, &error)) {
+        g_assert_nonnull(error);
+        g_test_message("%s: %s", words, error->message);
+        g_assert_cmpuint(fake_verbs_injected(), >, 0);
+        tally->refused++;
+    } else {
+        judge(&src, &dst, words, tally);
+    }
+    assert_same_as(&src, content, words);
+    pair_clear(&src, &dst);
+    assert_nothing_left(words);
+}
+
+static void say(const Tally *t)
+{
+    g_test_message("%u runs: %u completed, %u failed, %u refused at once; %u times the last word was lost",
+                   t->runs, t->completed, t->failed, t->refused, t->handed_over);
+}
+
+/* ---- each call of each verb ---- */
+
+static void test_each_call(gconstpointer data)
+{
+    const Setting *setting = data;
+    Tally tally = { 0 };
+    run(setting, "", &tally);
+    g_assert_cmpuint(tally.completed, ==, 1);
+    const char *const *names = fake_verbs_names();
+    g_autofree unsigned *calls = g_new0(unsigned, g_strv_length((char **)names));
+    for (int i = 0; names[i]; i++) {
+        calls[i] = fake_verbs_calls(names[i]);
+    }
+    for (int i = 0; names[i]; i++) {
+        for (unsigned n = 1; n <= calls[i]; n += n < ALL_OF || g_test_thorough() ? 1 : n / 2) {
+            g_autofree char *words = g_strdup_printf("fail=%s:%u", names[i], n);
+            run(setting, words, &tally);
+        }
+    }
+    say(&tally);
+    g_assert_cmpuint(tally.failed, >, 20);
+    g_assert_cmpuint(tally.refused, >, 3);
+}
+
+/* ---- each status of each kind of request ---- */
+
+static void test_each_status(gconstpointer data)
+{
+    const Setting *setting = data;
+    static const char *const operations[] = { "write", "send", "recv" };
+    Tally tally = { 0 };
+    for (unsigned i = 0; i < G_N_ELEMENTS(operations); i++) {
+        for (unsigned status = 1; status <= 23; status++) {
+            /* The first ones, and those of a round under way. */
+            unsigned n = 1 + (status * 7) % 9;
+            g_autofree char *words = g_strdup_printf("status=%s:%u:%u", operations[i], n, status);
+            unsigned completed = tally.completed;
+            run(setting, words, &tally);
+            bool same = tally.completed == completed;
+            if (fake_verbs_injected() && !same && strcmp(operations[i], "write") == 0) {
+                g_error("%s: completed all the same", words);
+            }
+        }
+    }
+    say(&tally);
+    g_assert_cmpuint(tally.failed, >, 40);
+}
+
+/* Every write of a whole migration, in turn. */
+static void test_each_write(gconstpointer data)
+{
+    const Setting *setting = data;
+    Tally tally = { 0 };
+    run(setting, "", &tally);
+    unsigned writes = fake_verbs_number("writes");
+    g_assert_cmpuint(writes, >, 2);
+    for (unsigned n = 1; n <= writes; n += 1 + (g_test_thorough() ? 0 : writes / 25)) {
+        g_autofree char *error = g_strdup_printf("status=write:%u:10", n);
+        g_autofree char *refused = g_strdup_printf("refuse=%u:EINVAL", n);
+        unsigned completed = tally.completed;
+        run(setting, error, &tally);
+        g_assert_true(!fake_verbs_injected() || tally.completed == completed);
+        run(setting, refused, &tally);
+    }
+    say(&tally);
+}
+
+/* ---- what else a connection can do ---- */
+
+static const char *const lost_events[] = {
+    "event=ADDR_RESOLVED:1:ADDR_ERROR",    "event=ROUTE_RESOLVED:1:ROUTE_ERROR",
+    "event=ESTABLISHED:1:REJECTED",        "event=ESTABLISHED:1:UNREACHABLE",
+    "event=ESTABLISHED:1:CONNECT_ERROR",   "event=ESTABLISHED:1:DEVICE_REMOVAL",
+    "event=ESTABLISHED:1:DISCONNECTED",    "event=ADDR_RESOLVED:1:DEVICE_REMOVAL",
+    "event=ADDR_RESOLVED:2:ADDR_ERROR",    "event=ESTABLISHED:3:REJECTED",
+    "event=ESTABLISHED:2:CONNECT_ERROR",   "event=ESTABLISHED:4:CONNECT_ERROR",
+};
+
+static void test_events(gconstpointer data)
+{
+    Tally tally = { 0 };
+    for (unsigned i = 0; i < G_N_ELEMENTS(lost_events); i++) {
+        run(data, lost_events[i], &tally);
+    }
+    say(&tally);
+    g_assert_cmpuint(tally.failed, >, 6);
+}
+
+/* Completions of the queues overtake each other, and events overtake completions. */
+static void test_shuffled(gconstpointer data)
+{
+    Tally tally = { 0 };
+    for (unsigned seed = 1; seed <= (g_test_thorough() ? 100 : 8); seed++) {
+        g_autofree char *words = g_strdup_printf("delay=0:%u seed=%u", seed % 2 ? 300 : 5000, seed);
+        run(data, words, &tally);
+    }
+    g_assert_cmpuint(tally.completed, ==, tally.runs);
+}
+
+/* What a device may be like; all of it must do. */
+static const char *const devices[] = {
+    "limit=max_qp_wr:32",
+    "limit=max_qp_wr:16 limit=max_cqe:16",
+    "limit=max_cqe:100",
+    "limit=max_msg_sz:0x80000",
+    "limit=max_mr_size:0x2a0000",
+    "without=odp",
+    "without=odp without=advise",
+    "limit=max_sge:1",
+    "zero-rkey=1",
+    "zero-rkey=4",
+    "zero-rkey=7",
+};
+
+static void test_devices(gconstpointer data)
+{
+    const Setting *setting = data;
+    for (unsigned i = 0; i < G_N_ELEMENTS(devices); i++) {
+        Tally tally = { 0 };
+        run(setting, devices[i], &tally);
+        /* Pinning all needs a region for each block. */
+        bool does = !setting->pin_all || !g_str_has_prefix(devices[i], "limit=max_mr_size");
+        if (tally.completed != does) {
+            g_error("%s: %s", devices[i], does ? "does not do" : "does");
+        }
+    }
+}
+
+/* Memory that cannot be pinned at all: refused, before the guest is paused. */
+static void test_memlock(gconstpointer data)
+{
+    Tally tally = { 0 };
+    run(data, "limit=memlock:0x500000", &tally);
+    run(data, "limit=memlock:4096", &tally);
+    g_assert_cmpuint(tally.completed, <, tally.runs);
+    say(&tally);
+}
+
+static void add(const char *name, void (*func)(gconstpointer))
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(settings); i++) {
+        g_autofree char *path = g_strdup_printf("/rdma-faults/%s/%s", settings[i].name, name);
+        g_test_add_data_func(path, &settings[i], func);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    add("events", test_events);
+    add("shuffled", test_shuffled);
+    add("devices", test_devices);
+    add("memlock", test_memlock);
+    add("each-write", test_each_write);
+    add("each-status", test_each_status);
+    add("each-call", test_each_call);
+    return g_test_run();
+}

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import resource
 import signal
 import subprocess
 
@@ -26,14 +27,26 @@ def die_with_parent():
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+PR_CAPBSET_DROP = 24
+CAP_IPC_LOCK = 14
+
+
+def limit_locked_memory(size):
+    """Runs in the child: root may lock as much as it wants while it has that capability."""
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (size, size))
+    if libc.prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), 'cannot give up a capability')
+
+
 class Vm:
     """
     One process.  Memory is @ram (a Ram or Memfd), or none; @options are further words of the command line,
-    @machine the -machine value before memory-backend.  @incoming is the -incoming value.
+    @machine the -machine value before memory-backend.  @incoming is the -incoming value.  @memlock limits
+    the memory that the process may lock, bytes.
     """
 
     def __init__(self, program, folder, name, ram=None, incoming=None, machine='none', options=(),
-                 pass_fds=(), qtest=False, environment=None):
+                 pass_fds=(), qtest=False, environment=None, memlock=None):
         self.program = program
         self.name = name
         self.ram = ram
@@ -50,7 +63,13 @@ class Vm:
         with open(self.stderr_path, 'wb') as stderr:
             self.process = subprocess.Popen(self.arguments, stdin=subprocess.DEVNULL, stdout=stderr,
                                             stderr=stderr, pass_fds=pass_fds, env=env, cwd=folder,
-                                            preexec_fn=die_with_parent)
+                                            preexec_fn=lambda: self._prepare_child(memlock))
+
+    @staticmethod
+    def _prepare_child(memlock):
+        die_with_parent()
+        if memlock is not None:
+            limit_locked_memory(memlock)
 
     def connect(self):
         """Opens the QMP session; to be called once, when the process is to be talked to."""

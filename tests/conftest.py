@@ -24,6 +24,12 @@ def pytest_addoption(parser):
     group.addoption('--prepare-peers',
                     action='store_true',
                     help='fetch QEMU 10.0 and 11.1 if they are not there')
+    group.addoption('--rdma-all',
+                    action='store_true',
+                    help='all tests of tests/rdma, not only those of scripts/check')
+    group.addoption('--rdma-address',
+                    metavar='ADDRESS',
+                    help="run tests/rdma here, over the RDMA device with this address, not in a box")
     group.addoption('--timeout-scale',
                     type=float,
                     default=1.0,
@@ -36,6 +42,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'quick: part of the subset that takes less than a minute')
+    config.addinivalue_line('markers', 'thorough: of tests/rdma, with --rdma-all only')
     deadline.scale = config.getoption('--timeout-scale')
 
 

@@ -126,6 +126,28 @@ def test_by_descriptor_set(pair, mode, direct, setting):
         src.call('cont')
 
 
+@pytest.mark.parametrize('mode', ('mapped-ram', 'multifd-2'))
+@pytest.mark.parametrize('by_fdset', (False, True), ids=('path', 'fdset'))
+def test_direct_io_is_used(by_fdset, mode, setting):
+    src, make_dst, make_file = setting(('godwit', 'godwit'), mode, direct=True)
+    saved = make_file(by_fdset=by_fdset)
+    assert saved.save(src)['x-file']['direct-io'] is True
+    assert saved.load(make_dst())['x-file']['direct-io'] is True
+
+
+@pytest.mark.parametrize('mode', ('mapped-ram', 'multifd-2'))
+def test_no_member_for_direct_io(mode, setting):
+    """A set without a descriptor that has O_DIRECT, on which real QEMUs end: the file is opened once more."""
+    src, make_dst, make_file = setting(('godwit', 'godwit'), mode, direct=True)
+    saved = make_file(offset=0x11921, by_fdset=True)
+    saved.direct = False
+    dst = make_dst()
+    assert saved.save(src)['x-file']['direct-io'] is True
+    assert saved.load(dst)['x-file']['direct-io'] is True
+    dst.ram.assert_same(src.ram)
+    saved.assert_only_the_guest()
+
+
 @pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('pair', PAIRS, ids='->'.join)
 def test_live(pair, mode, writer, folder):

@@ -68,6 +68,7 @@ typedef struct Migration {
     bool return_path_ended;
     bool return_path_ok;                    /* the destination said SHUT 0 */
     unsigned acks_pending;                  /* SWITCHOVER_ACK messages still to come */
+    bool setup_pong_pending;                /* the destination has not yet taken what travels early */
     GError *error;                          /* the first one */
     MigrationFigures figures;
     MultifdCounters *multifd;               /* one for each channel, atomics; NULL without multifd */

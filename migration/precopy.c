@@ -280,8 +280,13 @@ static bool set_up(Migration *m, GError **errp)
     }
     m->writer = stream_writer_new(m->channel);
     m->save = savevm_new(&m->ctx->host, m->options, m->ram, m->writer);
-    if (!savevm_start(m->save, m->return_path, errp) || !connect_sink(m, errp) ||
-        !savevm_setup(m->save, errp)) {
+    if (!savevm_start(m->save, m->return_path, errp) || !connect_sink(m, errp)) {
+        return false;
+    }
+    g_mutex_lock(&m->ctx->lock);
+    m->setup_pong_pending = savevm_pings_after_setup(m->save);
+    g_mutex_unlock(&m->ctx->lock);
+    if (!savevm_setup(m->save, errp)) {
         return false;
     }
 
@@ -425,7 +430,7 @@ static PolicyStep next_step(Migration *m)
     double bandwidth = policy_expected_bandwidth(&m->window, m->live->avail_switchover_bandwidth);
 
     g_mutex_lock(&m->ctx->lock);
-    unsigned acks = m->acks_pending;
+    unsigned acks = m->acks_pending + m->setup_pong_pending;
     g_mutex_unlock(&m->ctx->lock);
     /* The estimate of the bandwidth is of no use before there is one, given by the user or not. */
     uint64_t threshold =

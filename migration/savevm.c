@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* The value of the first PING; the answer is not waited for in precopy. */
+/* The value of the first PING; the answer is not waited for. */
 #define PING_AT_START 1
 
 /* One FULL section. */
@@ -33,6 +33,7 @@ struct SaveVM {
     JsonWriter *desc;           /* inside the array "devices" once START sections are out */
     GArray *devices;            /* of DeviceSection, in stream order */
     GlobalState global_state;
+    bool return_path;
 };
 
 static void add_device(SaveVM *s, uint32_t id, const char *idstr, uint32_t instance_id,
@@ -132,12 +133,17 @@ static bool put_command(SaveVM *s, StreamCommand command, const void *payload, u
 
 /* ---- the stream, in order ---- */
 
-static bool open_return_path(SaveVM *s, GError **errp)
+static bool put_ping(SaveVM *s, uint32_t value, GError **errp)
 {
     uint8_t ping[4];
-    store_be32(ping, PING_AT_START);
-    return put_command(s, COMMAND_OPEN_RETURN_PATH, NULL, 0, errp) &&
-           put_command(s, COMMAND_PING, ping, sizeof(ping), errp);
+    store_be32(ping, value);
+    return put_command(s, COMMAND_PING, ping, sizeof(ping), errp);
+}
+
+static bool open_return_path(SaveVM *s, GError **errp)
+{
+    s->return_path = true;
+    return put_command(s, COMMAND_OPEN_RETURN_PATH, NULL, 0, errp) && put_ping(s, PING_AT_START, errp);
 }
 
 bool savevm_start(SaveVM *s, bool return_path, GError **errp)
@@ -195,6 +201,16 @@ static bool save_devices(SaveVM *s, bool early_setup, GError **errp)
     return true;
 }
 
+bool savevm_pings_after_setup(const SaveVM *s)
+{
+    for (guint i = 0; s->return_path && i < s->devices->len; i++) {
+        if (g_array_index(s->devices, DeviceSection, i).early_setup) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool savevm_setup(SaveVM *s, GError **errp)
 {
     if (fault_point("savevm-setup", errp)) {
@@ -213,7 +229,8 @@ bool savevm_setup(SaveVM *s, GError **errp)
     }
     json_writer_int(s->desc, "page_size", TARGET_PAGE_SIZE);
     json_writer_start_array(s->desc, "devices");
-    return save_devices(s, true, errp) && flush(s, errp);
+    return save_devices(s, true, errp) && flush(s, errp) &&
+           (!savevm_pings_after_setup(s) || put_ping(s, SAVEVM_PING_AFTER_SETUP, errp));
 }
 
 bool savevm_iterate(SaveVM *s, uint64_t budget, bool *done, GError **errp)

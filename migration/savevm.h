@@ -22,7 +22,14 @@ void savevm_free(SaveVM *s);    /* NULL is fine */
 /* Header, configuration and, with @return_path, the commands that open it. */
 bool savevm_start(SaveVM *s, bool return_path, GError **errp);
 
-/* The START sections. */
+/*
+ * With a return path and sections that travel early, savevm_setup() ends with a PING of this value: its PONG
+ * says that the destination has taken them.
+ */
+#define SAVEVM_PING_AFTER_SETUP 2
+bool savevm_pings_after_setup(const SaveVM *s);     /* from savevm_start() on */
+
+/* The START sections, and the early ones of devices. */
 bool savevm_setup(SaveVM *s, GError **errp);
 
 /* One PART section of RAM, see ram_save_iterate(). */

@@ -21,6 +21,12 @@ static bool handle_shut(Migration *m, const ReturnPathMessage *msg, GError **err
 static bool handle_pong(Migration *m, const ReturnPathMessage *msg, GError **errp)
 {
     trace_return_path_pong(msg->value);
+    if (msg->value == SAVEVM_PING_AFTER_SETUP) {
+        g_mutex_lock(&m->ctx->lock);
+        m->setup_pong_pending = false;
+        g_cond_broadcast(&m->ctx->cond);
+        g_mutex_unlock(&m->ctx->lock);
+    }
     return true;
 }
 

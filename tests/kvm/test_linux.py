@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""
+A Linux on machine pico: the distribution's kernel and a busybox initramfs, migrated over several transports
+in one go.  It runs where KVM runs a Linux; scripts/rdma-box is such a place, and this test goes there.
+"""
+import glob
+import gzip
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+from godwit.deadline import poll
+from godwit.relay import connect_unix
+from godwit.routes import Route, perform
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOP = HERE.parent.parent
+CACHES = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache')
+KERNELS = str(CACHES / 'godwit' / 'rdma-box' / 'kernel' / 'boot' / 'vmlinuz-*')
+IN_BOX = 'BOX_HOST' in os.environ
+MEMORY = 224
+
+LINE = re.compile(r'@(ready|md5|heard|count) (.*)')
+
+
+def test_in_box(pytestconfig):
+    if IN_BOX:
+        pytest.skip('this is the box')
+    if not os.environ.get('GODWIT_LINUX'):
+        pytest.skip('boots a Linux under nested KVM, which takes minutes: GODWIT_LINUX=1 asks for it')
+    words = [TOP / 'scripts' / 'rdma-box', '--timeout', '1500', '--', '/usr/bin/python3', '-m', 'pytest',
+             '-q', '-p', 'no:cacheprovider', HERE, '--build-dir',
+             os.path.abspath(pytestconfig.getoption('--build-dir')), '--timeout-scale', '10']
+    result = subprocess.run(words, capture_output=True, text=True, timeout=1600)
+    print(result.stdout[-20000:], result.stderr[-4000:])
+    assert result.returncode == 0
+
+
+class Console:
+    """What a serial port prints, line by line, each with the time when it came."""
+
+    def __init__(self, path):
+        self.sock = poll(lambda: connect_unix(path), 30, 'the serial port')
+        self.lines = []
+        self.raw = b''
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        while True:
+            data = self.sock.recv(65536)
+            if not data:
+                return
+            now = time.monotonic()
+            before = self.raw.rpartition(b'\n')[0].count(b'\n')
+            self.raw += data
+            lines = self.raw.split(b'\n')[:-1]
+            for line in lines[len(self.lines):]:
+                self.lines.append((now, line.decode(errors='replace').strip('\r')))
+
+    def send(self, text):
+        self.sock.sendall(text.encode())
+
+
+def events(consoles):
+    """(time, kind, text) of all consoles, one after the other: what one machine has printed."""
+    raw = b''.join(console.raw for console in consoles).replace(b'\r', b'')
+    times = [t for console in consoles for t, _ in console.lines]
+    found = []
+    lines = raw.split(b'\n')[:-1]
+    for number, line in enumerate(lines):
+        match = LINE.match(line.decode(errors='replace'))
+        if match:
+            found.append((times[min(number, len(times) - 1)], match[1], match[2]))
+        else:
+            # The kernel says what it likes, but never with our mark in it.
+            assert b'@' not in line or b'[' in line, line
+    return found
+
+
+def numbers(found, kind):
+    return [int(text.split()[0]) for _, k, text in found if k == kind]
+
+
+@pytest.fixture(scope='module')
+def kernel():
+    if not IN_BOX:
+        pytest.skip('test_in_box runs this in the box')
+    found = sorted(glob.glob(KERNELS))
+    if not found:
+        pytest.skip('scripts/rdma-box has not unpacked a kernel yet')
+    return found[-1]
+
+
+@pytest.fixture
+def initrd(folder):
+    root = os.path.join(folder, 'initrd')
+    os.makedirs(os.path.join(root, 'bin'))
+    shutil.copy('/bin/busybox', os.path.join(root, 'bin', 'busybox'))
+    shutil.copy(HERE / 'init', os.path.join(root, 'init'))
+    os.chmod(os.path.join(root, 'init'), 0o755)
+    os.makedirs(os.path.join(root, 'dev'))
+    packed = subprocess.run('find . | cpio -o -H newc --quiet', shell=True, cwd=root, capture_output=True,
+                            check=True)
+    path = os.path.join(folder, 'initrd.gz')
+    with open(path, 'wb') as f:
+        f.write(gzip.compress(packed.stdout, 1))
+    return path
+
+
+@pytest.fixture
+def make_linux(godwit, make_vm, folder, kernel, initrd):
+    def make(name, cpus, incoming=None):
+        tty = os.path.join(folder, f'{name}.tty')
+        # panic=-1: a guest that cannot go on resets, and the process ends with -no-reboot.
+        options = ['-accel', 'kvm', '-m', str(MEMORY), '-smp', str(cpus), '-kernel', kernel,
+                   '-initrd', initrd, '-append', 'console=ttyS0 panic=-1 loglevel=4', '-no-reboot',
+                   '-serial', f'unix:{tty},server=on,wait=off']
+        vm = make_vm(godwit, name, incoming=incoming, machine='pico', options=options)
+        vm.console = Console(tty)
+        return vm
+    return make
+
+
+# The hops of one guest, one after the other.
+HOPS = (('tcp', ('return-path',)), ('tcp', ('return-path', 'multifd')), ('file', ('mapped-ram',)),
+        ('unix', ('return-path',)), ('rdma', ('return-path',)))
+
+
+class Rdma(Route):
+    """The box's soft-RoCE device, to itself."""
+    uri = f'rdma:{os.environ.get("BOX_ADDRESS")}:4455'
+
+    def listen(self, dst):
+        dst.call('migrate-incoming', uri=self.uri)
+
+    def connect(self, src):
+        src.call('migrate', uri=self.uri)
+
+
+@pytest.mark.parametrize('cpus', (1, 2))
+def test_linux(cpus, make_linux, make_route):
+    vms = [make_linux('vm0', cpus)]
+    consoles = [vms[0].console]
+
+    def wait_count(more, seconds=120):
+        have = len(numbers(events(consoles), 'count'))
+        poll(lambda: len(numbers(events(consoles), 'count')) >= have + more, seconds,
+             f'{more} more lines of the counter', interval=0.2)
+    wait_count(5, 60)
+    downtimes = []
+    for number, (kind, capabilities) in enumerate(HOPS, 1):
+        src = vms[-1]
+        dst = make_linux(f'vm{number}', cpus, incoming='defer')
+        for vm in (src, dst):
+            vm.set_capabilities('return-path', 'multifd', 'mapped-ram', state=False)
+            vm.set_capabilities(*capabilities)
+        src.set_parameters(max_bandwidth=0, downtime_limit=500)
+        src.console.send(f'before hop {number}\n')
+        start = time.monotonic()
+        route = Rdma(None) if kind == 'rdma' else make_route(kind)
+        at_source, _ = perform(src, dst, route, seconds=60)
+        # A guest that is saved and loaded later was away all the while.
+        away = at_source['downtime'] / 1000 if kind != 'file' else time.monotonic() - start
+        downtimes.append(away)
+        print(f'{cpus} cpus, {kind} {capabilities}: {at_source["total-time"]} ms, downtime '
+              f'{at_source["downtime"]} ms, {at_source.get("x-downtime")}, {at_source.get("x-dirty-log")}')
+        vms.append(dst)
+        consoles.append(dst.console)
+        wait_count(20)
+        dst.console.send(f'after hop {number}\n')
+        poll(lambda: f'after hop {number}' in [text for _, kind, text in events(consoles) if kind == 'heard'],
+             30, 'what was typed is heard', interval=0.2)
+        src.quit()
+    before = len(numbers(events(consoles), 'md5'))
+    poll(lambda: len(numbers(events(consoles), 'md5')) >= before + 2, 60, 'the sums go on', interval=0.5)
+    check(events(consoles), len(HOPS), downtimes)
+
+
+def check(found, hops, downtimes):
+    counted = numbers(found, 'count')
+    assert counted == list(range(len(counted))), 'lines of the counter are lost or come twice'
+    sums = numbers(found, 'md5')
+    assert sums == list(range(1, len(sums) + 1)) and not [t for _, k, t in found if 'BAD' in t]
+    heard = [text for _, kind, text in found if kind == 'heard']
+    assert heard == [f'{when} hop {n}' for n in range(1, hops + 1) for when in ('before', 'after')]
+    ups = [float(text.split()[1]) for _, kind, text in found if kind == 'count']
+    clocks = [int(text.split()[2]) for _, kind, text in found if kind == 'count']
+    assert ups == sorted(ups) and clocks == sorted(clocks), 'a clock went back'
+    # In the guest's own time nothing is missing but what such a slow guest misses anyway.
+    gaps = sorted(b - a for a, b in zip(ups, ups[1:]))
+    print(f'gaps in the guest: median {gaps[len(gaps) // 2]:.2f} s, longest {gaps[-1]:.2f} s; '
+          f'downtimes {downtimes}')
+    usual = gaps[len(gaps) * 9 // 10]
+    assert gaps[-1] <= max(downtimes) + 5 * usual + 1
+    assert abs((clocks[-1] - clocks[0]) - (ups[-1] - ups[0])) <= 2, 'the wall clock and uptime went apart'

@@ -289,9 +289,12 @@ def assert_refused(src, dst, route, text, cpus=1):
 
 
 def test_feature_missing(make_guest, make_route, kernel):
-    src = make_guest('src', 'stamp', pattern='random')
-    dst = make_guest('dst', 'stamp', incoming='defer', more=['-cpu', 'host,-cx16'])
+    # Almost nothing to send: the source could stop the guest long before the refusal comes.
+    src = make_guest('src', 'regs')
+    dst = make_guest('dst', 'regs', incoming='defer', more=['-cpu', 'host,-cx16'],
+                     environment={'GODWIT_FAULT': 'loadvm-element:1:delay=300'})
     guest.wait_steps(src, 5)
+    src.set_parameters(max_bandwidth=0, downtime_limit=2000)
     for vm in (src, dst):
         vm.set_capabilities('return-path')
     assert_refused(src, dst, make_route('unix'), 'the guest was shown the CPU feature cx16')

@@ -4,6 +4,7 @@
 #include "util/error.h"
 #include "util/size-text.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static bool bad(GError **errp, const char *name, const char *expected)
@@ -29,19 +30,26 @@ static bool parse_bool(const char *name, const char *text, bool *out, GError **e
     return bad(errp, name, "'on' or 'off'");
 }
 
-static bool parse_integer(const char *name, const char *text, QapiOptionType type, uint64_t *out,
-                          GError **errp)
+/* An option of @type whose values are @min to @max. */
+static bool parse_integer(const char *name, const char *text, QapiOptionType type, uint64_t min, uint64_t max,
+                          uint64_t *out, GError **errp)
 {
+    uint64_t most = type == QAPI_OPTION_UINT8    ? UINT8_MAX
+                    : type == QAPI_OPTION_UINT32 ? UINT32_MAX
+                                                 : UINT64_MAX;
+
     if (integer_text_parse(text, out) != NUMBER_TEXT_OK) {
         return bad(errp, name, "uint64");
     }
-    if (type == QAPI_OPTION_UINT8 && *out > UINT8_MAX) {
-        return bad(errp, name, "uint8_t");
+    if (*out <= most) {
+        return true;
     }
-    if (type == QAPI_OPTION_UINT32 && *out > UINT32_MAX) {
-        return bad(errp, name, "uint32_t");
+    if (!min && max == most) {
+        return bad(errp, name, type == QAPI_OPTION_UINT8 ? "uint8_t" : "uint32_t");
     }
-    return true;
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                "Option %s expects a value between %" PRIu64 " and %" PRIu64, name, min, max);
+    return false;
 }
 
 static bool parse_size(const char *name, const char *text, uint64_t *out, GError **errp)
@@ -125,7 +133,7 @@ static bool parse_value(const QapiOption *opt, QapiOptionHmp syntax, const char 
 
     switch (syntax) {
     case QAPI_HMP_INT:
-        ok = parse_integer(name, text, opt->type, &number, errp);
+        ok = parse_integer(name, text, opt->type, opt->min, opt->max, &number, errp);
         break;
     case QAPI_HMP_SIZE:
         ok = parse_size(name, text, &number, errp);
@@ -211,7 +219,8 @@ static bool set_property(MigrationProperties *props, const char *name, const cha
             *ok = parse_bool(name, value, at, errp);
             return true;
         }
-        *ok = parse_integer(name, value, QAPI_OPTION_UINT8, &number, errp);
+        *ok = parse_integer(name, value, QAPI_OPTION_UINT8, properties[i].min, properties[i].max, &number,
+                            errp);
         if (*ok && (number < properties[i].min || number > properties[i].max)) {
             g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
                         "Option %s expects a value between %u and %u", name, properties[i].min,

@@ -5,6 +5,7 @@
 #include "qapi/json-number.h"
 #include "util/error.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- where we are, for messages ---- */
@@ -13,6 +14,7 @@ typedef struct Place {
     const struct Place *parent;
     const char *name;           /* member name, or the caller's path; NULL for a list item */
     size_t index;               /* of a list item */
+    const QapiMember *member;   /* that is being read; NULL if it is none */
 } Place;
 
 static void append_place(const Place *place, GString *text)
@@ -81,8 +83,15 @@ static const IntegerLimits integer_limits[] = {
     [QAPI_KIND_UINT64] = { "uint64_t", 0, UINT64_MAX },
 };
 
+/* One text for a value out of an option's range, whether its C type could hold it or not. */
 static bool does_not_fit(const Place *place, QapiKind kind, GError **errp)
 {
+    if (place->member && place->member->max) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                    "Option %s expects a value between %" PRIu64 " and %" PRIu64, last_name(place),
+                    place->member->min, place->member->max);
+        return false;
+    }
     g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "Parameter '%s' expects %s", last_name(place),
                 integer_limits[kind].c_name);
     return false;
@@ -223,7 +232,7 @@ static bool members_from_json(const QapiTypeInfo *info, json_t *json, const Plac
                               Expected *expected, GError **errp)
 {
     for (const QapiMember *m = info->members; m->name; m++) {
-        Place here = { .parent = place, .name = m->name };
+        Place here = { .parent = place, .name = m->name, .member = m };
         json_t *value = json_object_get(json, m->name);
 
         expected->names[expected->count++] = m->name;

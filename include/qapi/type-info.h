@@ -39,6 +39,7 @@ typedef struct QapiMember {
     size_t flag_offset;         /* of has_NAME; QAPI_NO_FLAG if there is none */
     const QapiTypeInfo *type;
     bool optional;
+    uint64_t min, max;          /* of a number whose range is narrower than its type's; else both 0 */
 } QapiMember;
 
 #define QAPI_NO_FLAG SIZE_MAX

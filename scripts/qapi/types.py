@@ -153,9 +153,10 @@ class TypesModule:
         out.add(f'static const QapiMember {name}_members[] = {{')
         for m in type_.members:
             flag = f'offsetof({name}, has_{m.c_name})' if m.has_flag else 'QAPI_NO_FLAG'
+            low, high = m.keys.get('range', (0, 0))
             out.add(f'    {{ "{m.name}", offsetof({name}, {m.c_name}), {flag},',
-                    f'      &{m.type.info}, {str(m.optional).lower()} }},')
-        out.add('    { NULL, 0, 0, NULL, false },', '};', '')
+                    f'      &{m.type.info}, {str(m.optional).lower()}, UINT64_C({low}), UINT64_C({high}) }},')
+        out.add('    { NULL, 0, 0, NULL, false, 0, 0 },', '};', '')
         union = isinstance(type_, Union)
         if union:
             self._branches(out, type_)

@@ -97,7 +97,8 @@ REFUSED = [
     (['-global', 'migration.nosuch=1'],
      "can't apply global migration.nosuch=1: Property 'migration.nosuch' not found\n"),
     (['-global', 'migration.multifd-channels=300'],
-     "can't apply global migration.multifd-channels=300: Parameter 'multifd-channels' expects uint8_t\n"),
+     "can't apply global migration.multifd-channels=300: "
+     "Option multifd-channels expects a value between 1 and 255\n"),
     (['-global', 'driver=migration,property=x-multifd,value=maybe'],
      "can't apply global migration.x-multifd=maybe: Parameter 'x-multifd' expects 'on' or 'off'\n"),
     (['-global', 'driver=migration'],

@@ -484,7 +484,7 @@ def test_values(on, godwit, make_vm, make_ram):
     vm.set_capabilities('multifd', state=on)
     for channels in (0, 256, 300, -1):
         text = vm.try_call('migrate-set-parameters', **{'multifd-channels': channels})
-        assert 'multifd-channels' in text, text
+        assert text == 'Option multifd-channels expects a value between 1 and 255'
     for channels in (1, 255):
         vm.call('migrate-set-parameters', **{'multifd-channels': channels})
     for method in ('qpl', 'uadk', 'qatzip'):

@@ -163,7 +163,7 @@ REQUESTS = (
      b'[{"capability": "foo", "state": true}]}}', GENERIC,
      "Parameter 'capability' does not accept value 'foo'"),
     (b'{"execute": "migrate-set-parameters", "arguments": {"multifd-channels": 256}}', GENERIC,
-     "Parameter 'multifd-channels' expects uint8_t"),
+     "Option multifd-channels expects a value between 1 and 255"),
     (b'{"execute": "migrate-set-parameters", "arguments": {"max-bandwidth": "1"}}', GENERIC,
      "Parameter 'max-bandwidth' expects uint64"),
     (b'{"execute": "migrate-set-parameters", "arguments": {"max-bandwidth": 1.0}}', GENERIC,

@@ -96,9 +96,6 @@ REFUSED = [
     (['-loadvm', 'x'], 'no block device can store vmstate for snapshot\n'),
     (['-global', 'migration.nosuch=1'],
      "can't apply global migration.nosuch=1: Property 'migration.nosuch' not found\n"),
-    (['-global', 'migration.multifd-channels=300'],
-     "can't apply global migration.multifd-channels=300: "
-     "Option multifd-channels expects a value between 1 and 255\n"),
     (['-global', 'driver=migration,property=x-multifd,value=maybe'],
      "can't apply global migration.x-multifd=maybe: Parameter 'x-multifd' expects 'on' or 'off'\n"),
     (['-global', 'driver=migration'],
@@ -116,6 +113,9 @@ REFUSED = [
 
 # The same, in our own words.
 REFUSED_HERE = [
+    (['-global', 'migration.multifd-channels=300'],
+     "can't apply global migration.multifd-channels=300: "
+     "Option multifd-channels expects a value between 1 and 255\n"),
     (['-M', 'workload,patern=hot'], "Property 'workload-machine.patern' not found\nDid you mean pattern?\n"),
     (['-incomming', 'defer'], '-incomming: invalid option\nDid you mean -incoming?\n'),
     (['-M', 'worklod'], 'unsupported machine type: "worklod"\nDid you mean workload?\n'

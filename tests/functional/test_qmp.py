@@ -162,7 +162,7 @@ REQUESTS = (
     (b'{"execute": "migrate-set-capabilities", "arguments": {"capabilities": '
      b'[{"capability": "foo", "state": true}]}}', GENERIC,
      "Parameter 'capability' does not accept value 'foo'"),
-    (b'{"execute": "migrate-set-parameters", "arguments": {"multifd-channels": 256}}', GENERIC,
+    (b'{"execute": "migrate-set-parameters", "arguments": {"multifd-channels": 0}}', GENERIC,
      "Option multifd-channels expects a value between 1 and 255"),
     (b'{"execute": "migrate-set-parameters", "arguments": {"max-bandwidth": "1"}}', GENERIC,
      "Parameter 'max-bandwidth' expects uint64"),

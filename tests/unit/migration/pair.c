@@ -192,7 +192,9 @@ static gpointer writer_thread(gpointer opaque)
     Writer *w = opaque;
     g_autoptr(GRand) rand = g_rand_new_with_seed(7);
     while (!g_atomic_int_get(&w->stop)) {
-        if (!write_once(w, rand) || w->pause_us) {
+        bool written = write_once(w, rand);
+        g_atomic_int_set(&w->started, 1);
+        if (!written || w->pause_us) {
             g_usleep(MAX(w->pause_us, 1));
         }
     }
@@ -203,6 +205,9 @@ void writer_start(Writer *w, Vm *vm, unsigned pause_us)
 {
     *w = (Writer){ .vm = vm, .pause_us = pause_us };
     w->thread = g_thread_new("writer", writer_thread, w);
+    while (!g_atomic_int_get(&w->started)) {
+        g_usleep(100);
+    }
 }
 
 void writer_stop(Writer *w)

@@ -44,11 +44,12 @@ void assert_events(Vm *vm, const char *expected);
 typedef struct Writer {
     Vm *vm;
     GThread *thread;
-    int stop;               /* atomic */
+    int stop, started;      /* atomic */
     unsigned pause_us;      /* between two writes */
     uint64_t writes;        /* read it after writer_stop() */
 } Writer;
 
+/* Returns when the guest has written once, if the host says that it runs. */
 void writer_start(Writer *w, Vm *vm, unsigned pause_us);
 void writer_stop(Writer *w);
 

@@ -707,7 +707,7 @@ static const struct {
     {"send-switchover-start", "foo",
      CANNOT("send-switchover-start=foo") "Parameter 'send-switchover-start' expects 'on' or 'off'", NULL},
     {"x-clear-bitmap-shift", "300",
-     CANNOT("x-clear-bitmap-shift=300") "Parameter 'x-clear-bitmap-shift' expects uint8_t", NULL},
+     CANNOT("x-clear-bitmap-shift=300") "Option x-clear-bitmap-shift expects a value between 6 and 31", NULL},
     {"x-compat", "5.0",
      CANNOT("x-compat=5.0") "Parameter 'x-compat' does not accept value '5.0' (one of 7.2, 8.0, 8.2, 9.2, "
                             "11.0, 11.1)",

@@ -72,6 +72,7 @@ struct RdmaKeys {
     RdmaConnection *c;
     RamList *ram;
     unsigned shift, slot_shift;
+    unsigned unit;              /* what the peer's chunks are at least, as a shift: requests count in it */
     bool exact;                 /* the peer is a Godwit with our chunk size */
     bool pin_all;
     KeyBlock *blocks;           /* by RAMBlock.index */
@@ -116,12 +117,26 @@ static void init_block(RdmaKeys *k, KeyBlock *b, const RAMBlock *block)
 {
     b->block = block;
     b->number = block->index;
-    b->chunks = rdma_chunk_count(block->used_length, k->shift);
-    b->remote_spans = g_new0(RemoteSpan *, b->chunks);
-    b->local_spans = g_new0(LocalSpan *, b->chunks);
-    b->n_slots = rdma_chunk_count(block->used_length, k->slot_shift);
-    b->slots = g_new0(uint8_t, b->n_slots);
     b->holes_known = ram_holes_known(block);
+}
+
+/* Once the size of chunks is certain. */
+static void make_tables(RdmaKeys *k, unsigned shift)
+{
+    k->shift = shift;
+    k->slot_shift = rdma_slot_shift(shift);
+    /* What is asked for in one piece is one region at the destination, whose device may be as ours. */
+    while (k->slot_shift > shift && UINT64_C(1) << k->slot_shift > k->c->limits.max_region) {
+        k->slot_shift--;
+    }
+    for (unsigned i = 0; i < k->n; i++) {
+        KeyBlock *b = &k->blocks[i];
+        b->chunks = rdma_chunk_count(b->block->used_length, k->shift);
+        b->remote_spans = g_new0(RemoteSpan *, b->chunks);
+        b->local_spans = g_new0(LocalSpan *, b->chunks);
+        b->n_slots = rdma_chunk_count(b->block->used_length, k->slot_shift);
+        b->slots = g_new0(uint8_t, b->n_slots);
+    }
 }
 
 static bool handle_reply(const RdmaHeader *header, const void *payload, void *opaque, GError **errp);
@@ -137,11 +152,6 @@ RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, unsigned chunk_shift, G
     k->c = c;
     k->ram = ram;
     k->shift = chunk_shift;
-    k->slot_shift = rdma_slot_shift(chunk_shift);
-    /* What is asked for in one piece is one region at the destination, whose device may be as ours. */
-    while (k->slot_shift > chunk_shift && UINT64_C(1) << k->slot_shift > c->limits.max_region) {
-        k->slot_shift--;
-    }
     k->exact = c->private_data.godwit && c->private_data.batches;
     k->pin_all = c->private_data.pin_all;
     k->n = ram->count;
@@ -197,18 +207,9 @@ static bool take_block(RdmaKeys *k, KeyBlock *b, const RdmaRemoteBlock *remote, 
                                   b->block->idstr, remote->length, b->block->used_length);
     }
     b->remote = *remote;
-    if (!k->pin_all) {
-        return true;
-    }
-    if (!remote->rkey) {
+    if (k->pin_all && !remote->rkey) {
         return error_set_protocol(errp, "The destination has pinned all, but gives rkey 0 for block %s",
                                   b->block->idstr);
-    }
-    RemoteSpan *span = g_new0(RemoteSpan, 1);
-    *span = (RemoteSpan){ remote->host, remote->rkey, b->block->used_length };
-    g_ptr_array_add(k->remote_spans, span);
-    for (uint64_t i = 0; i < b->chunks; i++) {
-        b->remote_spans[i] = span;
     }
     return true;
 }
@@ -328,7 +329,6 @@ static bool send_request(RdmaKeys *k, KeyBlock *b, uint64_t base, const RdmaSpan
 {
     RdmaRegisterWire wire[SPANS_MAX];
     KeyRequest *request = g_new0(KeyRequest, 1);
-    unsigned unit = k->exact ? k->shift : RDMA_PEER_SHIFT_MIN;
 
     request->n = n;
     for (unsigned i = 0; i < n; i++) {
@@ -343,7 +343,7 @@ static bool send_request(RdmaKeys *k, KeyBlock *b, uint64_t base, const RdmaSpan
         g_ptr_array_add(k->remote_spans, span);
         request->spans[i] = span;
         RdmaRegister r = { b->remote.offset + offset, b->number,
-                           rdma_chunk_count(span->end - offset, unit) - 1 };
+                           rdma_chunk_count(span->end - offset, k->unit) - 1 };
         rdma_register_encode(&wire[i], &r);
         trace_rdma_ask(b->block->idstr, offset, span->end - offset);
     }
@@ -556,16 +556,117 @@ static bool check_local(const RdmaKeys *k, GError **errp)
     return true;
 }
 
+/* With pin-all each block has the one key that came with the list. */
+static void use_block_keys(RdmaKeys *k)
+{
+    for (unsigned i = 0; i < k->n; i++) {
+        KeyBlock *b = &k->blocks[i];
+        RemoteSpan *span = g_new0(RemoteSpan, 1);
+        *span = (RemoteSpan){ b->remote.host, b->remote.rkey, b->block->used_length };
+        g_ptr_array_add(k->remote_spans, span);
+        for (uint64_t j = 0; j < b->chunks; j++) {
+            b->remote_spans[j] = span;
+        }
+    }
+}
+
+/*
+ * ---- a peer of unknown chunk size ----
+ *
+ * It registers whole chunks of its own size, and answers with the key that it has when it is asked for one
+ * that it knows.  So it gives the same key for the first byte of a block and for one half a chunk of ours on
+ * if its chunks are at least as large as ours.  Then requests can count in our chunks.  If not, we take the
+ * smallest that there are for this migration: to count in these is right for every peer, but makes one
+ * with large chunks register far too much.
+ */
+
+static RemoteSpan *ask_probe(RdmaKeys *k, uint64_t offset, GError **errp)
+{
+    KeyBlock *b = &k->blocks[0];
+    KeyRequest *request = g_new0(KeyRequest, 1);
+    RdmaRegisterWire wire;
+
+    request->n = 1;
+    request->spans[0] = g_new0(RemoteSpan, 1);
+    g_ptr_array_add(k->remote_spans, request->spans[0]);
+    g_queue_push_tail(&k->requests, request);
+    rdma_register_encode(&wire, &(RdmaRegister){ b->remote.offset + offset, b->number, 0 });
+    RDMA_COUNT(k->c, registered_spans, 1);
+    RemoteSpan *span = request->spans[0];
+    return rdma_connection_queue(k->c, RDMA_CONTROL_REGISTER_REQUEST, 1, &wire, sizeof(wire), errp) ? span
+                                                                                                 : NULL;
+}
+
+static bool no_requests(const RdmaConnection *c, const void *opaque)
+{
+    const RdmaKeys *k = opaque;
+    return g_queue_is_empty((GQueue *)&k->requests);
+}
+
+/* What a probe has registered is a chunk, and its slot has had a request for less than its rest. */
+static void keep_probe(RdmaKeys *k, RemoteSpan *span, uint64_t offset)
+{
+    KeyBlock *b = &k->blocks[0];
+    uint64_t chunk = offset >> k->shift;
+
+    span->end = MIN((chunk + 1) << k->shift, b->block->used_length);
+    b->remote_spans[chunk] = span;
+    b->slots[offset >> k->slot_shift] |= SLOT_ASKED | SLOT_FINE;
+}
+
+static bool probe_chunk_size(RdmaKeys *k, GError **errp)
+{
+    uint64_t half = UINT64_C(1) << (k->shift - 1);
+    RemoteSpan *first = ask_probe(k, 0, errp);
+    RemoteSpan *second = first ? ask_probe(k, half, errp) : NULL;
+
+    if (!second || !rdma_connection_wait(k->c, no_requests, k, RDMA_LIMIT_CONTROL, "keys of guest memory",
+                                         errp)) {
+        return false;
+    }
+    bool as_large = first->rkey == second->rkey;
+    trace_rdma_peer_chunks(k->shift, as_large);
+    make_tables(k, as_large ? k->shift : RDMA_PEER_SHIFT_MIN);
+    k->unit = k->shift;
+    keep_probe(k, first, 0);
+    if (!as_large) {
+        keep_probe(k, second, half);
+    }
+    return true;
+}
+
 bool rdma_keys_set_up(RdmaKeys *k, GError **errp)
 {
     if (!probe_blocks(k, errp) ||
         !rdma_connection_queue(k->c, RDMA_CONTROL_RAM_BLOCKS_REQUEST, 1, NULL, 0, errp)) {
         return false;
     }
-    for (unsigned i = 0; k->pin_all && i < k->n; i++) {
-        register_local(k, &k->blocks[i], 0, k->blocks[i].chunks);
+    if (k->pin_all) {
+        /* The destination registers its own meanwhile. */
+        make_tables(k, k->shift);
+        for (unsigned i = 0; i < k->n; i++) {
+            register_local(k, &k->blocks[i], 0, k->blocks[i].chunks);
+        }
     }
-    return rdma_connection_wait(k->c, set_up_done, k, RDMA_LIMIT_CONTROL, "the destination's RAM blocks",
-                                errp) &&
-           check_local(k, errp);
+    if (!rdma_connection_wait(k->c, set_up_done, k, RDMA_LIMIT_CONTROL, "the destination's RAM blocks",
+                              errp) ||
+        !check_local(k, errp)) {
+        return false;
+    }
+    if (k->pin_all) {
+        use_block_keys(k);
+        return true;
+    }
+    if (!k->exact && k->shift > RDMA_PEER_SHIFT_MIN && k->n &&
+        k->blocks[0].block->used_length > UINT64_C(1) << (k->shift - 1)) {
+        return probe_chunk_size(k, errp);
+    }
+    make_tables(k, k->shift);
+    k->unit = k->exact ? k->shift : RDMA_PEER_SHIFT_MIN;
+    return true;
+}
+
+unsigned rdma_keys_shift(const RdmaKeys *k)
+{
+    return k->shift;
 }

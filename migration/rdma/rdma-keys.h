@@ -18,6 +18,9 @@ void rdma_keys_free(RdmaKeys *k);
  */
 bool rdma_keys_set_up(RdmaKeys *k, GError **errp);
 
+/* The size of chunks, after set-up: smaller than what was asked for if the destination's are. */
+unsigned rdma_keys_shift(const RdmaKeys *k);
+
 /*
  * The scanner has come to @offset of @block.  In the first round (@fresh) asks for the keys of this slot and
  * the next, and has slots that are zero in part cleared as a whole before anything is written to them.

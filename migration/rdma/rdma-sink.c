@@ -318,6 +318,9 @@ static bool sink_setup(RamSink *sink, StreamWriter *w, GError **errp)
         !close_hook(s, errp)) {
         return false;
     }
+    s->shift = rdma_keys_shift(s->keys);
+    s->max_write = MIN(UINT64_C(1) << s->shift, s->c->limits.max_message);
+    s->c->max_bytes = MAX(s->c->max_bytes, WRITES_IN_FLIGHT * s->max_write);
     ram_round_add_notifier(s->save, &s->round_end);
     return true;
 }
@@ -413,11 +416,8 @@ RamSink *rdma_sink_new(RamSave *save, Channel *channel, GError **errp)
     s->channel = channel_ref(channel);
     s->c = rdma_channel_main(channel);
     s->pin_all = s->c->private_data.pin_all;
-    s->shift = ram_save_options(save)->p.x_rdma_chunk_shift;
-    s->max_write = MIN(UINT64_C(1) << s->shift, s->c->limits.max_message);
-    s->c->max_bytes = MAX(s->c->max_bytes, WRITES_IN_FLIGHT * s->max_write);
     s->round_end.notify = round_ended;
-    s->keys = rdma_keys_new(s->c, ram_save_list(save), s->shift, errp);
+    s->keys = rdma_keys_new(s->c, ram_save_list(save), ram_save_options(save)->p.x_rdma_chunk_shift, errp);
     if (!s->keys) {
         sink_cleanup(&s->base);
         return NULL;

@@ -73,6 +73,7 @@ struct RdmaKeys {
     RamList *ram;
     unsigned shift, slot_shift;
     unsigned unit;              /* what the peer's chunks are at least, as a shift: requests count in it */
+    bool unit_exact;            /* and are: no request of ours finds the answer to another one */
     bool exact;                 /* the peer is a Godwit with our chunk size */
     bool pin_all;
     KeyBlock *blocks;           /* by RAMBlock.index */
@@ -384,7 +385,7 @@ static bool plan_slot(RdmaKeys *k, KeyBlock *b, uint64_t slot, uint64_t needed, 
         return true;
     }
     bool to_end = spans[0].first + spans[0].count == n;
-    b->slots[slot] |= SLOT_ASKED | (!k->exact && !to_end ? SLOT_FINE : 0);
+    b->slots[slot] |= SLOT_ASKED | (!k->exact && !k->unit_exact && !to_end ? SLOT_FINE : 0);
     register_runs(k, b, base, chosen, n);
     return send_request(k, b, base, spans, n_spans, errp);
 }
@@ -577,7 +578,8 @@ static void use_block_keys(RdmaKeys *k)
  * that it knows.  So it gives the same key for the first byte of a block and for one half a chunk of ours on
  * if its chunks are at least as large as ours.  Then requests can count in our chunks.  If not, we take the
  * smallest that there are for this migration: to count in these is right for every peer, but makes one
- * with large chunks register far too much.
+ * with large chunks register far too much.  A third request tells whether the unit is the peer's own size:
+ * then every span can be asked for.
  */
 
 static RemoteSpan *ask_probe(RdmaKeys *k, uint64_t offset, GError **errp)
@@ -603,6 +605,11 @@ static bool no_requests(const RdmaConnection *c, const void *opaque)
     return g_queue_is_empty((GQueue *)&k->requests);
 }
 
+static bool wait_probes(RdmaKeys *k, GError **errp)
+{
+    return rdma_connection_wait(k->c, no_requests, k, RDMA_LIMIT_CONTROL, "keys of guest memory", errp);
+}
+
 /* What a probe has registered is a chunk, and its slot has had a request for less than its rest. */
 static void keep_probe(RdmaKeys *k, RemoteSpan *span, uint64_t offset)
 {
@@ -611,7 +618,7 @@ static void keep_probe(RdmaKeys *k, RemoteSpan *span, uint64_t offset)
 
     span->end = MIN((chunk + 1) << k->shift, b->block->used_length);
     b->remote_spans[chunk] = span;
-    b->slots[offset >> k->slot_shift] |= SLOT_ASKED | SLOT_FINE;
+    b->slots[offset >> k->slot_shift] |= SLOT_ASKED | (k->unit_exact ? 0 : SLOT_FINE);
 }
 
 static bool probe_chunk_size(RdmaKeys *k, GError **errp)
@@ -620,17 +627,28 @@ static bool probe_chunk_size(RdmaKeys *k, GError **errp)
     RemoteSpan *first = ask_probe(k, 0, errp);
     RemoteSpan *second = first ? ask_probe(k, half, errp) : NULL;
 
-    if (!second || !rdma_connection_wait(k->c, no_requests, k, RDMA_LIMIT_CONTROL, "keys of guest memory",
-                                         errp)) {
+    if (!second || !wait_probes(k, errp)) {
         return false;
     }
     bool as_large = first->rkey == second->rkey;
-    trace_rdma_peer_chunks(k->shift, as_large);
-    make_tables(k, as_large ? k->shift : RDMA_PEER_SHIFT_MIN);
-    k->unit = k->shift;
+    k->unit = as_large ? k->shift : RDMA_PEER_SHIFT_MIN;
+    uint64_t next = UINT64_C(1) << k->unit;
+    RemoteSpan *third = NULL;
+    if (next != half && next < k->blocks[0].block->used_length) {
+        third = ask_probe(k, next, errp);
+        if (!third || !wait_probes(k, errp)) {
+            return false;
+        }
+    }
+    k->unit_exact = third ? third->rkey != first->rkey : next == half && !as_large;
+    trace_rdma_peer_chunks(k->shift, as_large, k->unit_exact);
+    make_tables(k, k->unit);
     keep_probe(k, first, 0);
     if (!as_large) {
         keep_probe(k, second, half);
+    }
+    if (third && k->unit_exact) {
+        keep_probe(k, third, next);
     }
     return true;
 }

@@ -2,6 +2,7 @@
 /* What the machine is made of: name, vCPUs, memory, accelerators. */
 #include "monitor-internal.h"
 
+#include "accel/kvm.h"
 #include "qapi/qapi-commands-machine.h"
 #include "qapi/qapi-commands-qom.h"
 #include "util/error.h"
@@ -29,19 +30,22 @@ UuidInfo *qmp_query_uuid(MonitorContext *ctx, GError **errp)
 
 KvmInfo *qmp_query_kvm(MonitorContext *ctx, GError **errp)
 {
-    return g_new0(KvmInfo, 1);
+    KvmInfo *info = g_new0(KvmInfo, 1);
+
+    info->enabled = info->present = kvm_machine(ctx->machine);
+    return info;
 }
 
-/* Clients know two names for accelerators; ours runs vCPUs in software. */
+/* Clients know two names for accelerators; vCPUs in software have the one that is not KVM's. */
 AcceleratorInfo *qmp_query_accelerators(MonitorContext *ctx, GError **errp)
 {
     AcceleratorInfo *info = g_new0(AcceleratorInfo, 1);
 
-    info->enabled = ACCELERATOR_TCG;
+    info->enabled = kvm_machine(ctx->machine) ? ACCELERATOR_KVM : ACCELERATOR_TCG;
     info->present = g_new0(AcceleratorList, 1);
     info->present->count = 1;
     info->present->items = g_new0(Accelerator, 1);
-    info->present->items[0] = ACCELERATOR_TCG;
+    info->present->items[0] = info->enabled;
     return info;
 }
 

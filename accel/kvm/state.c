@@ -22,26 +22,29 @@
 
 /* ---- MSRs ---- */
 
-typedef struct MsrBuffer {
-    struct kvm_msrs head;
-    struct kvm_msr_entry entries[KVM_MSRS_MAX];
+/* The kernel's list with room for its entries. */
+typedef union MsrBuffer {
+    struct kvm_msrs list;
+    uint8_t space[sizeof(struct kvm_msrs) + KVM_MSRS_MAX * sizeof(struct kvm_msr_entry)];
 } MsrBuffer;
 
 static bool get_msr(int fd, uint32_t index, uint64_t *value)
 {
-    MsrBuffer buffer = { .head.nmsrs = 1, .entries[0].index = index };
+    MsrBuffer buffer = { .list.nmsrs = 1 };
 
+    buffer.list.entries[0] = (struct kvm_msr_entry){ .index = index };
     if (ioctl(fd, KVM_GET_MSRS, &buffer) != 1) {
         return false;
     }
-    *value = buffer.entries[0].data;
+    *value = buffer.list.entries[0].data;
     return true;
 }
 
 static bool set_msr(int fd, uint32_t index, uint64_t value)
 {
-    MsrBuffer buffer = { .head.nmsrs = 1, .entries[0] = { .index = index, .data = value } };
+    MsrBuffer buffer = { .list.nmsrs = 1 };
 
+    buffer.list.entries[0] = (struct kvm_msr_entry){ .index = index, .data = value };
     return ioctl(fd, KVM_SET_MSRS, &buffer) == 1;
 }
 
@@ -83,10 +86,10 @@ static bool msrs_get(void *opaque, GError **errp)
 {
     KvmVcpu *v = opaque;
     const KvmMsrs *list = &v->kvm->msr_list;
-    MsrBuffer buffer = { .head.nmsrs = list->count };
+    MsrBuffer buffer = { .list.nmsrs = list->count };
 
     for (uint32_t i = 0; i < list->count; i++) {
-        buffer.entries[i].index = list->entries[i].index;
+        buffer.list.entries[i] = (struct kvm_msr_entry){ .index = list->entries[i].index };
     }
     int n = fault_point("kvm-get-msrs", errp) ? -1 : ioctl(v->fd, KVM_GET_MSRS, &buffer);
     if (n != (int)list->count) {
@@ -98,7 +101,7 @@ static bool msrs_get(void *opaque, GError **errp)
     }
     v->state.msrs = (KvmMsrs){ .count = list->count };
     for (uint32_t i = 0; i < list->count; i++) {
-        v->state.msrs.entries[i] = (KvmMsr){ buffer.entries[i].index, buffer.entries[i].data };
+        v->state.msrs.entries[i] = (KvmMsr){ buffer.list.entries[i].index, buffer.list.entries[i].data };
     }
     return true;
 }

@@ -27,6 +27,13 @@ def kernel(pytestconfig):
 
 
 @pytest.fixture
+def faults(godwit):
+    help_text = subprocess.run([godwit.path, '-fault', 'help'], capture_output=True, text=True, timeout=30)
+    if 'kvm-ioctl' not in help_text.stdout:
+        pytest.skip('built without fault injection')
+
+
+@pytest.fixture
 def make_guest(godwit, make_vm, kernel):
     """make_guest(name, mode, incoming=None, cpus=1, machine='pico', more=(), **options) -> Vm."""
     def make(name, mode, incoming=None, machine='pico', more=(), environment=None, **options):
@@ -63,6 +70,13 @@ def assert_moved(src, dst, cpus=1, sweeps=1):
 
 
 # ---- it runs ----
+
+@pytest.mark.quick
+def test_query(make_guest):
+    vm = make_guest('vm', 'stamp', **LIGHT)
+    assert vm.call('query-kvm') == {'enabled': True, 'present': True}
+    assert vm.call('query-accelerators') == {'enabled': 'kvm', 'present': ['kvm']}
+
 
 @pytest.mark.quick
 @pytest.mark.parametrize('status', (0, 3, 100))
@@ -288,7 +302,7 @@ def assert_refused(src, dst, route, text, cpus=1):
     guest.wait_sweeps(src, 1, cpus)
 
 
-def test_feature_missing(make_guest, make_route, kernel):
+def test_feature_missing(make_guest, make_route, faults):
     # Almost nothing to send: the source could stop the guest long before the refusal comes.
     src = make_guest('src', 'regs')
     dst = make_guest('dst', 'regs', incoming='defer', more=['-cpu', 'host,-cx16'],
@@ -325,7 +339,7 @@ FAULTS = [('src', 'kvm-log-start', 'kvm'), ('src', 'kvm-get-dirty-log', 'kvm'),
 
 
 @pytest.mark.parametrize('side,point,accel', FAULTS, ids=[fault[1] for fault in FAULTS])
-def test_fault(side, point, accel, make_guest, make_route):
+def test_fault(side, point, accel, make_guest, make_route, faults):
     """A failing ioctl fails the migration, the guest runs on, and a second attempt succeeds."""
     # The MSRs are read once for each vCPU when the machine is made.
     number = {'kvm-get-msrs': 3, 'kvm-get-dirty-log': 2, 'kvm-harvest-rings': 2}.get(point, 1)
@@ -350,7 +364,7 @@ def test_fault(side, point, accel, make_guest, make_route):
     assert_moved(src, good, 2)
 
 
-def test_start_up_fault(godwit, kernel):
+def test_start_up_fault(godwit, kernel, faults):
     """Whatever the kernel refuses when the machine is made ends the program with a message."""
     words = guest.options(kernel, 'exit', status=1, cpus=2) + ['-nodefaults', '-display', 'none', '-monitor',
                                                                'none']

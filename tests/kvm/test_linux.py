@@ -34,7 +34,7 @@ def test_in_box(pytestconfig):
     if not os.environ.get('GODWIT_LINUX'):
         pytest.skip('boots a Linux under nested KVM, which takes minutes: GODWIT_LINUX=1 asks for it')
     words = [TOP / 'scripts' / 'rdma-box', '--timeout', '1500', '--', '/usr/bin/python3', '-m', 'pytest',
-             '-q', '-p', 'no:cacheprovider', HERE, '--build-dir',
+             '-q', '-s', '-p', 'no:cacheprovider', HERE, '--build-dir',
              os.path.abspath(pytestconfig.getoption('--build-dir')), '--timeout-scale', '10']
     result = subprocess.run(words, capture_output=True, text=True, timeout=1600)
     print(result.stdout[-20000:], result.stderr[-4000:])

@@ -418,6 +418,7 @@ static void poll_queue(RdmaConnection *c, struct ibv_cq *cq)
     do {
         n = ibv_poll_cq(cq, G_N_ELEMENTS(wc), wc);
         for (int i = 0; i < n; i++) {
+            c->booked++;
             if (wc[i].wr_id & RDMA_WR_RECEIVE) {
                 receive_completed(c, &wc[i]);
             } else {
@@ -589,10 +590,17 @@ bool rdma_connection_wait(RdmaConnection *c, RdmaDone done, const void *opaque, 
     int64_t start = g_get_monotonic_time();
     int64_t until = limit_ms ? start + (int64_t)limit_ms * 1000 : 0;
     bool armed = false, in_time = true;
+    uint64_t booked = c->booked;
     int state;
 
     while (!(state = look(c, done, opaque))) {
         GError *error = NULL;
+        if (limit_ms && c->booked != booked) {
+            /* A slow wire is not a dead one. */
+            booked = c->booked;
+            until = g_get_monotonic_time() + (int64_t)limit_ms * 1000;
+            in_time = true;
+        }
         if (!in_time) {
             error = g_error_new(GODWIT_ERROR, GODWIT_ERROR_IO, "RDMA ERROR: timed out waiting for %s", what);
         } else if (!armed) {

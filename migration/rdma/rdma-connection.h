@@ -14,7 +14,8 @@
 #define RDMA_LIMIT_ADDRESS 10000        /* rdma_resolve_addr, and the same for the route */
 #define RDMA_LIMIT_CONNECT 20000        /* ESTABLISHED after rdma_connect or rdma_accept */
 #define RDMA_LIMIT_RETURN_PATH 5000     /* the second connection */
-#define RDMA_LIMIT_COMPLETION 60000     /* a work request; the device gives up before */
+/* A group of work requests; starts anew with each completion.  The device gives up before. */
+#define RDMA_LIMIT_COMPLETION (300 * 1000)
 /* READY or a reply: the peer may have to pin all of its memory first.  */
 #define RDMA_LIMIT_CONTROL (600 * 1000)
 #define RDMA_LIMIT_BROKEN 1000          /* until the CM tells why the receives were flushed */
@@ -102,6 +103,7 @@ struct RdmaConnection {
     struct ibv_cq *send_cq, *recv_cq;
     bool has_qp;
     bool disconnect_sent;
+    uint64_t booked;                    /* completions, of anything */
     int64_t flushed_us;                 /* when a receive came back unused, 0: none has */
     RdmaLimits limits;
     RdmaPrivate private_data;           /* what both sides have agreed on */

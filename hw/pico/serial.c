@@ -35,6 +35,16 @@ enum { MCR_DTR = 1, MCR_RTS = 2, MCR_OUT1 = 4, MCR_OUT2 = 8, MCR_LOOP = 0x10 };
 enum { LSR_DATA = 1, LSR_BREAK = 0x10, LSR_THRE = 0x20, LSR_IDLE = 0x40 };
 enum { MSR_CTS = 0x10, MSR_DSR = 0x20, MSR_DCD = 0x80 };
 
+/* The registers, and what has been received and not read. */
+typedef struct SerialState {
+    uint16_t divisor;
+    uint8_t ier, fcr, lcr, mcr, scratch;
+    uint8_t break_seen;         /* a line status that has not been read */
+    uint8_t thr_empty;          /* an interrupt for it is due */
+    uint32_t rx_count;          /* bytes at the start of @rx */
+    uint8_t rx[RX_SIZE];
+} SerialState;
+
 struct PicoSerial {
     Machine *machine;
     Kvm *kvm;
@@ -42,15 +52,10 @@ struct PicoSerial {
     unsigned irq;
     bool raised;                /* as the line is */
 
-    /* Device lock.  What travels. */
-    uint16_t divisor;
-    uint8_t ier, fcr, lcr, mcr, scratch;
-    uint8_t break_seen;         /* a line status that has not been read */
-    uint8_t thr_empty;          /* an interrupt for it is due */
-    uint32_t rx_count;          /* bytes at the start of @rx */
-    uint8_t rx[RX_SIZE];
+    SerialState state;          /* device lock */
+    SerialState wire;           /* as it travels: of the thread that saves or loads */
 
-    /* Device lock.  What does not. */
+    /* Device lock. */
     GByteArray *tx;
     guint tx_source;            /* of the main loop, or 0 */
     guint rx_source;
@@ -63,13 +68,13 @@ struct PicoSerial {
 
 static unsigned interrupt(const PicoSerial *s)
 {
-    if ((s->ier & IER_LINE) && s->break_seen) {
+    if ((s->state.ier & IER_LINE) && s->state.break_seen) {
         return IIR_LINE;
     }
-    if ((s->ier & IER_RX) && s->rx_count) {
+    if ((s->state.ier & IER_RX) && s->state.rx_count) {
         return IIR_RX;
     }
-    if ((s->ier & IER_TX) && s->thr_empty) {
+    if ((s->state.ier & IER_TX) && s->state.thr_empty) {
         return IIR_TX;
     }
     return IIR_NONE;
@@ -105,7 +110,7 @@ static gboolean drain_tx(gpointer opaque)
     s->tx = g_byte_array_new();
     s->tx_source = 0;
     if (was_full) {
-        s->thr_empty = 1;
+        s->state.thr_empty = 1;
         update_irq(s);
     }
     kvm_unlock_devices(s->kvm);
@@ -117,22 +122,22 @@ static gboolean drain_tx(gpointer opaque)
 
 static void put_rx(PicoSerial *s, const uint8_t *bytes, size_t len)
 {
-    len = MIN(len, RX_SIZE - s->rx_count);
-    memcpy(s->rx + s->rx_count, bytes, len);
-    s->rx_count += (uint32_t)len;
+    len = MIN(len, RX_SIZE - s->state.rx_count);
+    memcpy(s->state.rx + s->state.rx_count, bytes, len);
+    s->state.rx_count += (uint32_t)len;
 }
 
 static void send(PicoSerial *s, uint8_t byte)
 {
-    s->thr_empty = 0;
+    s->state.thr_empty = 0;
     update_irq(s);      /* the line falls, so that its rise is seen */
-    if (s->mcr & MCR_LOOP) {
+    if (s->state.mcr & MCR_LOOP) {
         put_rx(s, &byte, 1);
-        s->thr_empty = 1;
+        s->state.thr_empty = 1;
         return;
     }
     g_byte_array_append(s->tx, &byte, 1);
-    s->thr_empty = s->tx->len < TX_MAX;
+    s->state.thr_empty = s->tx->len < TX_MAX;
     if (!s->tx_source) {
         s->tx_source = g_idle_add_full(G_PRIORITY_DEFAULT, drain_tx, s, NULL);
     }
@@ -147,7 +152,7 @@ static gboolean resume_rx(gpointer opaque)
 
     kvm_lock_devices(s->kvm);
     s->rx_source = 0;
-    s->rx_paused = s->rx_count >= RX_SIZE / 2;
+    s->rx_paused = s->state.rx_count >= RX_SIZE / 2;
     bool paused = s->rx_paused;
     kvm_unlock_devices(s->kvm);
     chardev_pause_receive(s->chr, paused);
@@ -160,7 +165,7 @@ static void receive(void *opaque, const uint8_t *buf, size_t len, int *fds, size
 
     kvm_lock_devices(s->kvm);
     put_rx(s, buf, len);
-    s->rx_paused = s->rx_count >= RX_SIZE / 2;
+    s->rx_paused = s->state.rx_count >= RX_SIZE / 2;
     bool paused = s->rx_paused;
     update_irq(s);
     kvm_unlock_devices(s->kvm);
@@ -178,12 +183,12 @@ static const ChardevHandlers handlers = { .opened = nothing, .closed = nothing, 
 
 static uint8_t take_rx(PicoSerial *s)
 {
-    if (!s->rx_count) {
+    if (!s->state.rx_count) {
         return 0;
     }
-    uint8_t byte = s->rx[0];
-    memmove(s->rx, s->rx + 1, --s->rx_count);
-    if (s->rx_paused && s->rx_count < RX_SIZE / 2 && !s->rx_source) {
+    uint8_t byte = s->state.rx[0];
+    memmove(s->state.rx, s->state.rx + 1, --s->state.rx_count);
+    if (s->rx_paused && s->state.rx_count < RX_SIZE / 2 && !s->rx_source) {
         s->rx_source = g_idle_add(resume_rx, s);
     }
     return byte;
@@ -193,19 +198,19 @@ static uint8_t take_rx(PicoSerial *s)
 
 static uint8_t modem_status(const PicoSerial *s)
 {
-    if (!(s->mcr & MCR_LOOP)) {
+    if (!(s->state.mcr & MCR_LOOP)) {
         return MSR_CTS | MSR_DSR | MSR_DCD;
     }
     /* Outputs come back as inputs: RTS as CTS, DTR as DSR, OUT1 as RI, OUT2 as DCD. */
-    return (uint8_t)((s->mcr & MCR_RTS) << 3 | (s->mcr & MCR_DTR) << 5 |
-                     (s->mcr & (MCR_OUT1 | MCR_OUT2)) << 4);
+    return (uint8_t)((s->state.mcr & MCR_RTS) << 3 | (s->state.mcr & MCR_DTR) << 5 |
+                     (s->state.mcr & (MCR_OUT1 | MCR_OUT2)) << 4);
 }
 
 static uint8_t line_status(PicoSerial *s)
 {
-    uint8_t status = (uint8_t)(s->break_seen | (s->rx_count ? LSR_DATA : 0) |
+    uint8_t status = (uint8_t)(s->state.break_seen | (s->state.rx_count ? LSR_DATA : 0) |
                                (s->tx->len < TX_MAX ? LSR_THRE | LSR_IDLE : 0));
-    s->break_seen = 0;
+    s->state.break_seen = 0;
     return status;
 }
 
@@ -214,32 +219,32 @@ static uint8_t read_iir(PicoSerial *s)
     unsigned why = interrupt(s);
 
     if (why == IIR_TX) {
-        s->thr_empty = 0;
+        s->state.thr_empty = 0;
     }
-    return (uint8_t)(why | (s->fcr & FCR_ENABLE ? IIR_FIFO : 0));
+    return (uint8_t)(why | (s->state.fcr & FCR_ENABLE ? IIR_FIFO : 0));
 }
 
 static uint64_t serial_read(void *opaque, uint64_t offset, unsigned size)
 {
     PicoSerial *s = opaque;
-    bool dlab = s->lcr & LCR_DLAB;
+    bool dlab = s->state.lcr & LCR_DLAB;
     uint8_t value;
 
     switch (offset) {
     case REG_DATA:
-        value = dlab ? (uint8_t)s->divisor : take_rx(s);
+        value = dlab ? (uint8_t)s->state.divisor : take_rx(s);
         break;
     case REG_IER:
-        value = dlab ? (uint8_t)(s->divisor >> 8) : s->ier;
+        value = dlab ? (uint8_t)(s->state.divisor >> 8) : s->state.ier;
         break;
     case REG_IIR_FCR:
         value = read_iir(s);
         break;
     case REG_LCR:
-        value = s->lcr;
+        value = s->state.lcr;
         break;
     case REG_MCR:
-        value = s->mcr;
+        value = s->state.mcr;
         break;
     case REG_LSR:
         value = line_status(s);
@@ -248,7 +253,7 @@ static uint64_t serial_read(void *opaque, uint64_t offset, unsigned size)
         value = modem_status(s);
         break;
     default:
-        value = s->scratch;
+        value = s->state.scratch;
         break;
     }
     update_irq(s);
@@ -257,38 +262,38 @@ static uint64_t serial_read(void *opaque, uint64_t offset, unsigned size)
 
 static void write_ier(PicoSerial *s, uint8_t value)
 {
-    if ((value & IER_TX) && !(s->ier & IER_TX) && s->tx->len < TX_MAX) {
-        s->thr_empty = 1;
+    if ((value & IER_TX) && !(s->state.ier & IER_TX) && s->tx->len < TX_MAX) {
+        s->state.thr_empty = 1;
     }
-    s->ier = value & (IER_RX | IER_TX | IER_LINE | IER_MODEM);
+    s->state.ier = value & (IER_RX | IER_TX | IER_LINE | IER_MODEM);
 }
 
 static void write_fcr(PicoSerial *s, uint8_t value)
 {
     if (value & FCR_CLEAR_RX) {
-        uint32_t gone = MIN(s->rx_count, FIFO_SIZE);
-        memmove(s->rx, s->rx + gone, s->rx_count -= gone);
+        uint32_t gone = MIN(s->state.rx_count, FIFO_SIZE);
+        memmove(s->state.rx, s->state.rx + gone, s->state.rx_count -= gone);
     }
-    s->fcr = value & (FCR_ENABLE | 0xc8);
+    s->state.fcr = value & (FCR_ENABLE | 0xc8);
 }
 
 static void serial_write(void *opaque, uint64_t offset, unsigned size, uint64_t data)
 {
     PicoSerial *s = opaque;
     uint8_t value = (uint8_t)data;
-    bool dlab = s->lcr & LCR_DLAB;
+    bool dlab = s->state.lcr & LCR_DLAB;
 
     switch (offset) {
     case REG_DATA:
         if (dlab) {
-            s->divisor = (uint16_t)((s->divisor & 0xff00) | value);
+            s->state.divisor = (uint16_t)((s->state.divisor & 0xff00) | value);
         } else {
             send(s, value);
         }
         break;
     case REG_IER:
         if (dlab) {
-            s->divisor = (uint16_t)((s->divisor & 0xff) | value << 8);
+            s->state.divisor = (uint16_t)((s->state.divisor & 0xff) | value << 8);
         } else {
             write_ier(s, value);
         }
@@ -297,13 +302,13 @@ static void serial_write(void *opaque, uint64_t offset, unsigned size, uint64_t 
         write_fcr(s, value);
         break;
     case REG_LCR:
-        s->lcr = value;
+        s->state.lcr = value;
         break;
     case REG_MCR:
-        s->mcr = value & 0x1f;
+        s->state.mcr = value & 0x1f;
         break;
     case REG_SCRATCH:
-        s->scratch = value;
+        s->state.scratch = value;
         break;
     default:
         break;
@@ -313,14 +318,27 @@ static void serial_write(void *opaque, uint64_t offset, unsigned size, uint64_t 
 
 /* ---- its section ---- */
 
+/* The main thread may be receiving. */
+static bool serial_pre_save(void *opaque, GError **errp)
+{
+    PicoSerial *s = opaque;
+
+    kvm_lock_devices(s->kvm);
+    s->wire = s->state;
+    kvm_unlock_devices(s->kvm);
+    return true;
+}
+
 static bool serial_post_load(void *opaque, int version, GError **errp)
 {
     PicoSerial *s = opaque;
 
-    if (s->rx_count > RX_SIZE) {
-        return error_set_protocol(errp, "%u bytes received, at most %d are possible", s->rx_count, RX_SIZE);
+    if (s->wire.rx_count > RX_SIZE) {
+        return error_set_protocol(errp, "%u bytes received, at most %d are possible", s->wire.rx_count,
+                                  RX_SIZE);
     }
     kvm_lock_devices(s->kvm);
+    s->state = s->wire;
     s->raised = false;
     update_irq(s);
     s->rx_paused = true;
@@ -331,23 +349,27 @@ static bool serial_post_load(void *opaque, int version, GError **errp)
     return true;
 }
 
+#define FIELD(_name, _type) \
+    { .name = #_name, .type = (_type), .offset = offsetof(PicoSerial, wire._name), \
+      .size = sizeof(((PicoSerial *)0)->wire._name) }
+
 static const VMStateField serial_fields[] = {
-    VMSTATE_FIELD(divisor, VMSTATE_UINT16, PicoSerial),
-    VMSTATE_FIELD(ier, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(fcr, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(lcr, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(mcr, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(scratch, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(break_seen, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(thr_empty, VMSTATE_UINT8, PicoSerial),
-    VMSTATE_FIELD(rx_count, VMSTATE_UINT32, PicoSerial),
-    VMSTATE_FIELD(rx, VMSTATE_BUFFER, PicoSerial),
+    FIELD(divisor, VMSTATE_UINT16),
+    FIELD(ier, VMSTATE_UINT8),
+    FIELD(fcr, VMSTATE_UINT8),
+    FIELD(lcr, VMSTATE_UINT8),
+    FIELD(mcr, VMSTATE_UINT8),
+    FIELD(scratch, VMSTATE_UINT8),
+    FIELD(break_seen, VMSTATE_UINT8),
+    FIELD(thr_empty, VMSTATE_UINT8),
+    FIELD(rx_count, VMSTATE_UINT32),
+    FIELD(rx, VMSTATE_BUFFER),
     VMSTATE_END
 };
 
 static const VMStateDescription serial_vmsd = {
     .name = "pico-serial", .version = 1, .minimum_version = 1, .fields = serial_fields,
-    .post_load = serial_post_load,
+    .pre_save = serial_pre_save, .post_load = serial_post_load,
 };
 
 /* ---- life ---- */
@@ -361,7 +383,7 @@ PicoSerial *pico_serial_new(Machine *m, Kvm *kvm, Chardev *chr, uint16_t base, u
     s->chr = chr;
     s->irq = irq;
     s->tx = g_byte_array_new();
-    s->divisor = 12;
+    s->state.divisor = 12;
     s->entry = (SaveEntry){
         .idstr = serial_vmsd.name, .instance_id = index, .vmsd = &serial_vmsd, .opaque = s,
     };
@@ -378,9 +400,7 @@ PicoSerial *pico_serial_new(Machine *m, Kvm *kvm, Chardev *chr, uint16_t base, u
 /* The line falls with the chips, which are put to power-on afterwards. */
 void pico_serial_reset(PicoSerial *s)
 {
-    s->ier = s->fcr = s->lcr = s->mcr = s->scratch = s->break_seen = s->thr_empty = 0;
-    s->divisor = 12;
-    s->rx_count = 0;
+    s->state = (SerialState){ .divisor = 12 };
     update_irq(s);
 }
 

@@ -214,8 +214,8 @@ def test_chain(mode, make_guest, make_route):
 
 
 def test_many_in_a_row(make_guest, make_route):
-    """GODWIT_KVM_MIGRATIONS says how many, 200 if nobody does."""
-    cpus, count = 2, int(os.environ.get('GODWIT_KVM_MIGRATIONS', '200'))
+    """GODWIT_KVM_MIGRATIONS says how many, 50 if nobody does."""
+    cpus, count = 2, int(os.environ.get('GODWIT_KVM_MIGRATIONS', '50'))
     vm = make_guest('vm0', 'stamp', cpus=cpus, pattern='random', **LIGHT)
     guest.wait_steps(vm, 10, cpus)
     for number in range(1, count + 1):

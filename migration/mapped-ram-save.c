@@ -458,6 +458,8 @@ static bool start_channel(MappedRamSave *s, unsigned id, GError **errp)
     ch->writer.stats = s->stats;
     ch->writer.counters = s->threaded ? &s->config.counters[id] : NULL;
     ch->writer.detect_zero = ram_save_options(s->save)->p.zero_page_detection != ZERO_PAGE_DETECTION_NONE;
+    ch->writer.write_pages =
+        s->config.pages->direct ? MAPPED_RAM_WRITE_DIRECT : MAPPED_RAM_WRITE_BUFFERED;
     ch->writer.io = file_io_new(&config, errp);
     s->n++;
     if (!ch->writer.io || !s->threaded) {

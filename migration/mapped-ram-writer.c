@@ -20,9 +20,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* A write has at most so many pages, and ends at a multiple of them: 1 MiB. */
-#define WRITE_PAGES 256
-
 /* How far ahead of the zero test memory is prefetched. */
 #define PREFETCH (4 * TARGET_PAGE_SIZE)
 
@@ -72,7 +69,7 @@ static bool put_data(MappedRamWriter *w, MappedRamSaveBlock *b, uint64_t first, 
         return false;
     }
     while (count) {
-        uint64_t n = MIN(count, WRITE_PAGES - first % WRITE_PAGES);
+        uint64_t n = MIN(count, w->write_pages - first % w->write_pages);
         if (!w->count) {
             w->block = b;
             w->first = first;
@@ -80,7 +77,7 @@ static bool put_data(MappedRamWriter *w, MappedRamSaveBlock *b, uint64_t first, 
         w->count += n;
         first += n;
         count -= n;
-        if (first % WRITE_PAGES == 0 && !mapped_ram_writer_flush(w, errp)) {
+        if (first % w->write_pages == 0 && !mapped_ram_writer_flush(w, errp)) {
             return false;
         }
     }

@@ -120,6 +120,7 @@ typedef struct Incoming {
     bool connections_seen;                  /* see incoming_drain_connections() */
     bool stopping;
     bool cut;                               /* by yank */
+    bool memory_lost;                       /* the guest ran, or could, when reading its memory failed */
     GError *error;
     Downtime downtime;
 } Incoming;

@@ -87,21 +87,23 @@ const char *file_io_backend(const FileIo *io)
 
 /* ---- the end of a request ---- */
 
+void file_io_set_error(GError **errp, bool write, const FileIoRequest *r, int errnum)
+{
+    g_autofree char *what = g_strdup_printf("Unable to %s page 0x%" PRIx64 " of RAM block '%s' %s offset 0x%"
+                                            PRIx64 " of the file", write ? "write" : "read", r->block_offset,
+                                            r->block->idstr, write ? "at" : "from", r->file_offset);
+    if (errnum) {
+        error_set_errno(errp, GODWIT_ERROR_IO, errnum, "%s", what);
+    } else {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_EOF,
+                    "%s: Unexpected end-of-file before all data were read", what);
+    }
+}
+
 static void fail(FileIo *io, const FileIoRequest *r, int errnum)
 {
-    if (io->error) {
-        return;
-    }
-    const char *doing = io->config.write ? "write" : "read";
-    const char *where = io->config.write ? "at" : "from";
-    g_autofree char *what = g_strdup_printf("Unable to %s page 0x%" PRIx64 " of RAM block '%s' %s offset 0x%"
-                                            PRIx64 " of the file", doing, r->block_offset, r->block->idstr,
-                                            where, r->file_offset);
-    if (errnum) {
-        error_set_errno(&io->error, GODWIT_ERROR_IO, errnum, "%s", what);
-    } else {
-        g_set_error(&io->error, GODWIT_ERROR, GODWIT_ERROR_EOF,
-                    "%s: Unexpected end-of-file before all data were read", what);
+    if (!io->error) {
+        file_io_set_error(&io->error, io->config.write, r, errnum);
     }
 }
 

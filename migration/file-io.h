@@ -56,6 +56,9 @@ const char *file_io_backend(const FileIo *io);
  */
 bool file_io_submit(FileIo *io, const FileIoRequest *request, GError **errp);
 
+/* The error of a request that ended with @errnum; 0: the file ended before it. */
+void file_io_set_error(GError **errp, bool write, const FileIoRequest *request, int errnum);
+
 /* Waits until everything submitted has been done, in full. */
 bool file_io_drain(FileIo *io, GError **errp);
 

@@ -107,7 +107,7 @@ static gboolean load_ended(gpointer opaque)
     g_thread_join(in->thread);
     in->thread = NULL;
     incoming_close_connections(in, true);
-    if (!in->error || in->exit_on_error) {
+    if (!in->error || (in->exit_on_error && !in->memory_lost)) {
         host->ops->incoming_ended(host->opaque, in->error);
     } else {
         migration_host_log(host, "%s", in->error->message);
@@ -203,6 +203,36 @@ static bool load_stream(Incoming *in, LoadVM *l, GError **errp)
     return ok;
 }
 
+/* It has run on memory that will not come: it is not to run on. */
+static void stop_broken_guest(void *opaque)
+{
+    Incoming *in = opaque;
+    const MigrationHost *host = &in->ctx->host;
+    g_autoptr(GError) error = NULL;
+
+    g_mutex_lock(&in->ctx->lock);
+    in->memory_lost = true;
+    g_mutex_unlock(&in->ctx->lock);
+    if (host->ops->run_state(host->opaque) == RUN_STATE_RUNNING &&
+        !host->ops->stop(host->opaque, RUN_STATE_INTERNAL_ERROR, &error)) {
+        migration_host_log(host, "the guest could not be stopped: %s", error->message);
+    }
+}
+
+/* x-mapped-ram-lazy: the guest runs; what it has not touched is read now. */
+static bool finish_memory(Incoming *in, GError **errp)
+{
+    if (!in->mapped || !mapped_ram_load_is_lazy(in->mapped)) {
+        return true;
+    }
+    migration_state_set(&in->ctx->incoming_state, MIGRATION_STATUS_POSTCOPY_ACTIVE);
+    if (mapped_ram_load_finish(in->mapped, stop_broken_guest, in, errp)) {
+        return true;
+    }
+    g_prefix_error(errp, "The guest has been stopped, its memory is incomplete: ");
+    return false;
+}
+
 static gpointer load_thread(gpointer opaque)
 {
     Incoming *in = opaque;
@@ -216,6 +246,11 @@ static gpointer load_thread(gpointer opaque)
     downtime_phase_ended(loadvm_downtime(l), DOWNTIME_LOAD);
     ok = ok && start_guest(host, loadvm_global_state(l), &error);
     downtime_phase_ended(loadvm_downtime(l), DOWNTIME_START);
+    if (ok) {
+        ok = finish_memory(in, &error);
+    } else if (in->mapped) {
+        mapped_ram_load_abandon(in->mapped);
+    }
     end_load(in, l, ok, error);
     return NULL;
 }
@@ -278,7 +313,8 @@ static bool may_listen(MigrationContext *ctx, GError **errp)
                     "'-incoming' was not specified on the command line");
         return false;
     }
-    bool again = status == MIGRATION_STATUS_FAILED && !ctx->incoming->exit_on_error;
+    bool again = status == MIGRATION_STATUS_FAILED && !ctx->incoming->exit_on_error &&
+                 !ctx->incoming->memory_lost;
     if (status != MIGRATION_STATUS_NONE && !again) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE,
                     "The incoming migration has already been started");
@@ -348,6 +384,7 @@ static bool prepare_mapped_ram(Incoming *in, const MigrationAddress *addr, Chann
         .offset = addr->u.file->offset,
         .pages = &in->pages,
         .readers = count_readers(in->options),
+        .host = host,
         .interrupted = is_interrupted,
         .opaque = in,
     };

@@ -33,6 +33,7 @@ void mapped_ram_load_free(MappedRamLoad *load)
     if (!load) {
         return;
     }
+    mapped_ram_load_abandon(load);
     for (guint i = 0; i < load->blocks->len; i++) {
         MappedRamLoadBlock *b = &g_array_index(load->blocks, MappedRamLoadBlock, i);
         bitmap_free(b->data, b->pages);
@@ -48,6 +49,11 @@ void mapped_ram_load_free(MappedRamLoad *load)
 const char *mapped_ram_load_backend(const MappedRamLoad *load)
 {
     return __atomic_load_n(&load->backend, __ATOMIC_RELAXED);
+}
+
+bool mapped_ram_load_is_lazy(const MappedRamLoad *load)
+{
+    return __atomic_load_n(&load->is_lazy, __ATOMIC_RELAXED);
 }
 
 uint64_t mapped_ram_load_left(const MappedRamLoad *load)
@@ -219,6 +225,23 @@ static bool source_setup_block(RamSource *base, StreamReader *r, RAMBlock *block
     return load_block(((MappedRamSource *)base)->load, r, block, errp);
 }
 
+/* True: the guest need not wait for its memory. */
+static bool start_lazy(MappedRamLoad *load)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (!load->options->p.x_mapped_ram_lazy) {
+        return false;
+    }
+    if (!mapped_ram_lazy_start(load, &error)) {
+        migration_host_log(load->config.host, "x-mapped-ram-lazy: all memory is read before the guest runs: %s",
+                           error->message);
+        return false;
+    }
+    __atomic_store_n(&load->is_lazy, true, __ATOMIC_RELAXED);
+    return true;
+}
+
 static bool source_section_end(RamSource *base, uint8_t type, GError **errp)
 {
     MappedRamLoad *load = ((MappedRamSource *)base)->load;
@@ -227,7 +250,7 @@ static bool source_section_end(RamSource *base, uint8_t type, GError **errp)
         return true;
     }
     load->read = true;
-    return mapped_ram_read_all(load, errp);
+    return start_lazy(load) || mapped_ram_read_all(load, errp);
 }
 
 static bool source_flush_word(RamSource *base, GError **errp)

@@ -32,6 +32,9 @@ struct MappedRamLoad {
     unsigned listed;            /* entries of its list that the stream has come to */
     bool read;                  /* the pages have been asked for */
 
+    struct MappedRamLazy *lazy; /* NULL: not, or not any more */
+    bool is_lazy;               /* atomic: memory is, or was, filled while the guest runs */
+
     uint64_t next_unit;         /* atomic */
     uint64_t pages_left;        /* atomic */
     const char *backend;        /* atomic */
@@ -50,6 +53,12 @@ void mapped_ram_load_fail(MappedRamLoad *load, GError *error);
 
 /* Is it time to give up?  For FileIoConfig.interrupted: @opaque is the load.  Any thread. */
 bool mapped_ram_load_stopped(void *opaque);
+
+/*
+ * mapped-ram-lazy.c: from now on a page is read when it is touched.  False, with nothing changed but that
+ * memory is zero, if this host or this memory cannot do that.
+ */
+bool mapped_ram_lazy_start(MappedRamLoad *load, GError **errp);
 
 /* Reads everything, with several threads, and makes zero what is zero in the file. */
 bool mapped_ram_read_all(MappedRamLoad *load, GError **errp);

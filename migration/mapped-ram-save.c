@@ -96,7 +96,11 @@ static bool write_job(MappedRamWriter *w, const SaveJob *job, GError **errp)
         }
     }
     trace_mapped_ram_job(job->b->block->idstr, job->runs[0].first, job->pages);
-    return mapped_ram_writer_flush(w, errp);
+    if (!mapped_ram_writer_flush(w, errp)) {
+        return false;
+    }
+    ram_stats_sub(&w->stats->in_flight_pages, job->pages);
+    return true;
 }
 
 /* Under the lock: waits for something to do.  False when it is time to end.  @drain tells which kind. */
@@ -338,7 +342,7 @@ static bool setup(RamSink *sink, StreamWriter *w, GError **errp)
     return true;
 }
 
-/* What has been written since it was last asked for: the rate limit lags behind by what is queued. */
+/* What has been written since it was last asked for; what waits in the ring is in flight. */
 static uint64_t charge_bytes(MappedRamSave *s)
 {
     uint64_t written = s->threaded ? ram_stats_get(&s->stats->multifd_bytes) : s->channels[0].writer.bytes;
@@ -355,6 +359,9 @@ static bool send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, uint64_t f
     bool ok = s->threaded ? queue_run(s, b, first, count, errp)
                           : mapped_ram_writer_run(&s->channels[0].writer, b, first, count, errp);
 
+    if (s->threaded) {
+        ram_stats_add(&s->stats->in_flight_pages, count);
+    }
     *bytes = charge_bytes(s);
     return ok;
 }

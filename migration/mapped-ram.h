@@ -34,6 +34,7 @@ typedef struct MappedRamLoadConfig {
     uint64_t offset;                        /* where the stream begins in it */
     const PageFile *pages;                  /* where pages are read; must outlive the load */
     unsigned readers;                       /* threads, at least 1 */
+    const MigrationHost *host;              /* for its log; must outlive the load */
     bool (*interrupted)(void *opaque);      /* is it of no use any more?  Any thread. */
     void *opaque;
 } MappedRamLoadConfig;
@@ -61,7 +62,24 @@ bool mapped_ram_load_check(MappedRamLoad *load, GError **errp);
  */
 RamSource *mapped_ram_load_source(MappedRamLoad *load);
 
-/* "io_uring", "threads", or NULL while nothing has been read.  Any thread. */
+/*
+ * After the stream: is guest memory still in the file, to be read when it is touched (x-mapped-ram-lazy)?
+ * Then the guest may run.
+ */
+bool mapped_ram_load_is_lazy(const MappedRamLoad *load);
+
+/*
+ * Reads what nobody has touched yet, while the guest runs.  When it returns memory is the guest's alone: all
+ * there, or, with an error that names page and offset, not to be trusted.  @stop_guest is called before threads
+ * that wait for a page that cannot be read are let go; it may have to wait for such a thread, but not for long.
+ */
+bool mapped_ram_load_finish(MappedRamLoad *load, void (*stop_guest)(void *opaque), void *opaque,
+                            GError **errp);
+
+/* Instead of mapped_ram_load_finish(), when the guest will not run: ends what was begun for it. */
+void mapped_ram_load_abandon(MappedRamLoad *load);
+
+/* "io_uring", "threads", "userfaultfd", or NULL while nothing has been read.  Any thread. */
 const char *mapped_ram_load_backend(const MappedRamLoad *load);
 
 /* Pages with content that have not been read yet.  Any thread. */

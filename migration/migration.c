@@ -150,6 +150,8 @@ void migration_del_blocker(MigrationContext *ctx, unsigned id)
 
 /* ---- starting ---- */
 
+#define MEMORY_LOST "Guest memory is incomplete: the file it was saved to could not be read"
+
 static bool refuse_start(GError **errp, const char *text)
 {
     g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "%s", text);
@@ -171,6 +173,12 @@ static bool may_start(MigrationContext *ctx, bool resume, GError **errp)
     }
     if (state == RUN_STATE_POSTMIGRATE) {
         return refuse_start(errp, "Can't migrate the vm that was paused due to previous migration");
+    }
+    if (migration_state_get(&ctx->incoming_state) == MIGRATION_STATUS_POSTCOPY_ACTIVE) {
+        return refuse_start(errp, "Guest memory is still being read from the file it was saved to");
+    }
+    if (ctx->incoming && ctx->incoming->memory_lost) {
+        return refuse_start(errp, MEMORY_LOST);
     }
     if (ctx->blockers->len > 0) {
         return refuse_start(errp, g_array_index(ctx->blockers, MigrationBlocker, 0).reason);
@@ -353,6 +361,9 @@ bool migration_can_yank(MigrationContext *ctx)
 bool migration_allows_start(MigrationContext *ctx, GError **errp)
 {
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&ctx->lock);
+    if (ctx->incoming && ctx->incoming->memory_lost) {
+        return refuse_start(errp, MEMORY_LOST);
+    }
     if (!ctx->outgoing || !ctx->outgoing->guest_stopped) {
         return true;
     }

@@ -47,6 +47,9 @@ static const Step incoming_steps[] = {
     { S(SETUP), S(FAILED) },
     { S(ACTIVE), S(COMPLETED) },
     { S(ACTIVE), S(FAILED) },
+    { S(ACTIVE), S(POSTCOPY_ACTIVE) },      /* the guest runs, its memory is read when it is touched */
+    { S(POSTCOPY_ACTIVE), S(COMPLETED) },
+    { S(POSTCOPY_ACTIVE), S(FAILED) },
 };
 
 #undef S

@@ -330,6 +330,7 @@ static void fill_incoming(MigrationInfo *info, const Incoming *in)
     }
     if (in->mapped && mapped_ram_load_backend(in->mapped)) {
         info->x_file = file_info(mapped_ram_load_backend(in->mapped), in->pages.direct);
+        info->x_file->lazy = mapped_ram_load_is_lazy(in->mapped);
         info->x_file->has_pages_left = info->status != MIGRATION_STATUS_COMPLETED;
         info->x_file->pages_left = mapped_ram_load_left(in->mapped);
     }

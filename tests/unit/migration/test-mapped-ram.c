@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MIB (1024 * 1024ull)
@@ -344,6 +345,139 @@ static void test_fsync(void)
     vm_clear(&src);
 }
 
+/* ---- lazy ---- */
+
+static bool has_userfaultfd(void)
+{
+    g_autoptr(GDir) dir = g_dir_open("/proc/self/fd", 0, NULL);
+    const char *name;
+
+    while ((name = g_dir_read_name(dir))) {
+        g_autofree char *path = g_build_filename("/proc/self/fd", name, NULL);
+        g_autofree char *target = g_file_read_link(path, NULL);
+        if (target && strstr(target, "userfaultfd")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool can_userfaultfd(void)
+{
+    int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+/* A guest at the destination that looks at its memory as soon as it runs, from the end to the start. */
+typedef struct Toucher {
+    Vm *vm, *src;
+    GThread *thread;
+    uint64_t wrong;
+} Toucher;
+
+static gpointer touch(gpointer opaque)
+{
+    Toucher *t = opaque;
+
+    while (fake_host_state(&t->vm->host) == RUN_STATE_INMIGRATE) {
+        g_usleep(100);
+    }
+    for (uint64_t at = t->vm->block->used_length; at; at -= PAGE) {
+        t->wrong += memcmp(t->vm->block->host + at - PAGE, t->src->block->host + at - PAGE, PAGE) != 0;
+    }
+    return NULL;
+}
+
+static void init_lazy(Vm *src, Vm *dst, const char *uri, const Mode *mode)
+{
+    pair_init(src, dst, 64 * MIB + 3 * PAGE);
+    clear_some(src);
+    set_mode(src, 0, false);
+    save(src, uri);
+    set_mode(dst, mode->load_channels, mode->load_direct);
+    vm_set_parameter(dst, "x-mapped-ram-lazy", "on");
+    vm_set_capability(dst, MIGRATION_CAPABILITY_EVENTS, true);
+    memset(dst->block->host, 0x5a, dst->block->used_length);
+}
+
+static void test_lazy(gconstpointer data)
+{
+    g_autofree char *path = file_path();
+    g_autofree char *uri = g_strdup_printf("file:%s", path);
+    Vm src, dst;
+
+    if (!can_userfaultfd()) {
+        g_test_skip("userfaultfd is not permitted here");
+        return;
+    }
+    init_lazy(&src, &dst, uri, data);
+    Toucher toucher = { .vm = &dst, .src = &src };
+    toucher.thread = g_thread_new("toucher", touch, &toucher);
+    load(&dst, uri);
+    g_thread_join(toucher.thread);
+    g_assert_cmpuint(toucher.wrong, ==, 0);
+    assert_same_ram(&src, &dst);
+    assert_events(&dst, "setup active RESUME postcopy-active completed");
+    g_assert_false(has_userfaultfd());
+    g_autoptr(MigrationInfo) info = migration_query(dst.ctx);
+    g_assert_true(info->x_file->lazy);
+    g_assert_cmpuint(info->x_file->pages_left, ==, 0);
+    pair_clear(&src, &dst);
+}
+
+/* Where it cannot be done everything is read first. */
+static void test_lazy_fallback(void)
+{
+    g_autofree char *path = file_path();
+    g_autofree char *uri = g_strdup_printf("file:%s", path);
+    Vm src, dst;
+
+    init_lazy(&src, &dst, uri, &modes[0]);
+    fault_configure("mapped-ram-lazy-start:1", NULL);
+    load(&dst, uri);
+    fault_configure(NULL, NULL);
+    assert_same_ram(&src, &dst);
+    g_autofree char *log = fake_host_log(&dst.host);
+    g_assert_nonnull(strstr(log, "x-mapped-ram-lazy: all memory is read before the guest runs: "));
+    assert_events(&dst, "setup active RESUME completed");
+    pair_clear(&src, &dst);
+}
+
+/* A page that cannot be read: the guest is stopped for good, nobody waits for ever, the VM lives. */
+static void test_lazy_failing(void)
+{
+    g_autofree char *path = file_path();
+    g_autofree char *uri = g_strdup_printf("file:%s", path);
+    g_autoptr(GError) error = NULL;
+    Vm src, dst;
+
+    if (!can_userfaultfd()) {
+        g_test_skip("userfaultfd is not permitted here");
+        return;
+    }
+    init_lazy(&src, &dst, uri, &modes[0]);
+    fault_configure("mapped-ram-lazy-read:20", NULL);
+    Toucher toucher = { .vm = &dst, .src = &src };
+    toucher.thread = g_thread_new("toucher", touch, &toucher);
+    pair_listen(&dst, uri, true);
+    vm_wait_status(&dst, MIGRATION_STATUS_FAILED);
+    g_thread_join(toucher.thread);
+    fault_configure(NULL, NULL);
+    run_main_loop(20);
+    g_assert_false(dst.host.ended);
+    g_assert_cmpint(fake_host_state(&dst.host), ==, RUN_STATE_INTERNAL_ERROR);
+    g_assert_false(migration_allows_start(dst.ctx, &error));
+    g_autoptr(MigrationInfo) info = migration_query(dst.ctx);
+    g_assert_nonnull(strstr(info->error_desc, "Unable to read page 0x"));
+    g_assert_nonnull(strstr(info->error_desc, "of RAM block 'm0' from offset 0x"));
+    g_assert_nonnull(strstr(info->error_desc, "of the file: Input/output error"));
+    g_assert_false(has_userfaultfd());
+    pair_clear(&src, &dst);
+}
+
 static void add_modes(const char *name, GTestDataFunc func, size_t first, size_t end)
 {
     for (size_t i = first; i < end; i++) {
@@ -365,6 +499,9 @@ int main(int argc, char **argv)
     add_modes("live", test_live, 0, 6);
     add_modes("turned-zero", test_turned_zero, 0, 6);
     add_modes("cancel", test_cancel, 0, 2);
+    add_modes("lazy", test_lazy, 0, 4);
+    g_test_add_func("/mapped-ram/lazy-fallback", test_lazy_fallback);
+    g_test_add_func("/mapped-ram/lazy-failing", test_lazy_failing);
     g_test_add_func("/mapped-ram/layout", test_layout);
     for (size_t i = 0; i < G_N_ELEMENTS(faults); i++) {
         g_autofree char *path = g_strdup_printf("/mapped-ram/failing-write/%s", faults[i]);

@@ -14,7 +14,8 @@ static const char *const outgoing[] = {
 };
 
 static const char *const incoming[] = {
-    "none setup", "failed setup", "setup active", "active completed", "setup failed", "active failed", NULL
+    "none setup", "failed setup", "setup active", "active completed", "setup failed", "active failed",
+    "active postcopy-active", "postcopy-active completed", "postcopy-active failed", NULL
 };
 
 static void walk(MigrationDirection direction, const char *const *expected)

@@ -10,10 +10,13 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Pending connections in the kernel; the peers ask for no more than main, 255 multifd and one preempt. */
 #define LISTEN_BACKLOG 257
+
+#define NOT_SEEKABLE "Migration requires seekable transport (e.g. file)"
 
 #define FDSET_PREFIX "/dev/fdset/"
 
@@ -93,7 +96,7 @@ bool migration_check_transport(const MigrationAddress *addr, const MigrationOpti
         return migration_check_rdma(caps, &options->p, errp);
     }
     if (caps[MIGRATION_CAPABILITY_MAPPED_RAM] && !is_file) {
-        text = "Migration requires seekable transport (e.g. file)";
+        text = NOT_SEEKABLE;
     } else if (several && !is_multi_channel(addr) && !(is_file && caps[MIGRATION_CAPABILITY_MAPPED_RAM])) {
         text = "Migration requires multi-channel URIs (e.g. tcp)";
     }
@@ -156,6 +159,24 @@ static bool is_bad_fdset(const char *filename, GError **errp)
     return true;
 }
 
+bool migration_truncate_file(Channel *channel, uint64_t offset, GError **errp)
+{
+    int err = channel_file_truncate(channel, (off_t)offset);
+    if (err) {
+        error_set_errno(errp, GODWIT_ERROR_IO, err, "failed to truncate migration file to offset %" PRIx64,
+                        offset);
+        return false;
+    }
+    return true;
+}
+
+/* Opening it would wait for its other end. */
+static bool is_pipe(const char *filename)
+{
+    struct stat st;
+    return stat(filename, &st) == 0 && S_ISFIFO(st.st_mode);
+}
+
 static Channel *open_file(const MigrationHost *host, const char *filename, int flags, GError **errp)
 {
     if (is_bad_fdset(filename, errp)) {
@@ -170,32 +191,21 @@ static Channel *open_file(const MigrationHost *host, const char *filename, int f
     return fd >= 0 ? channel_from_fd(fd, errp) : NULL;
 }
 
-/* Bytes before the offset belong to somebody else; stale ones after it must not outlive the stream. */
-static bool truncate_to(Channel *channel, uint64_t offset, GError **errp)
+/* A file at its offset.  What a file holds behind it goes later: that may take the file system a while. */
+static Channel *open_at_offset(const MigrationHost *host, const FileMigrationArgs *file, int flags,
+                               GError **errp)
 {
-    int err = channel_file_truncate(channel, (off_t)offset);
-    if (err) {
-        error_set_errno(errp, GODWIT_ERROR_IO, err, "failed to truncate migration file to offset %" PRIx64,
-                        offset);
-        return false;
-    }
-    return true;
-}
+    g_autoptr(Channel) channel = NULL;
+    bool pipe = is_pipe(file->filename);
 
-static Channel *open_outgoing_file(const MigrationHost *host, const FileMigrationArgs *file, GError **errp)
-{
-    g_autoptr(Channel) channel = open_file(host, file->filename, O_WRONLY | O_CREAT, errp);
-    if (!channel || !truncate_to(channel, file->offset, errp) ||
-        channel_seek(channel, (off_t)file->offset, SEEK_SET, errp) < 0) {
+    if (!pipe && !(channel = open_file(host, file->filename, flags, errp))) {
         return NULL;
     }
-    return g_steal_pointer(&channel);
-}
-
-static Channel *open_incoming_file(const MigrationHost *host, const FileMigrationArgs *file, GError **errp)
-{
-    g_autoptr(Channel) channel = open_file(host, file->filename, O_RDONLY, errp);
-    if (!channel || channel_seek(channel, (off_t)file->offset, SEEK_SET, errp) < 0) {
+    if (pipe || !channel_has_feature(channel, CHANNEL_FEATURE_SEEKABLE)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "%s", NOT_SEEKABLE);
+        return NULL;
+    }
+    if (channel_seek(channel, (off_t)file->offset, SEEK_SET, errp) < 0) {
         return NULL;
     }
     return g_steal_pointer(&channel);
@@ -265,7 +275,7 @@ bool migration_open_outgoing(const MigrationHost *host, const MigrationAddress *
         *channel = spawn(addr->u.exec, return_path, errp);
         return *channel != NULL;
     case MIGRATION_ADDRESS_TYPE_FILE:
-        *channel = open_outgoing_file(host, addr->u.file, errp);
+        *channel = open_at_offset(host, addr->u.file, O_WRONLY | O_CREAT, errp);
         return *channel != NULL;
     default:
         return refuse_rdma(errp);
@@ -289,7 +299,7 @@ bool migration_open_incoming(const MigrationHost *host, const MigrationAddress *
         *channel = spawn(addr->u.exec, true, errp);
         return *channel != NULL;
     case MIGRATION_ADDRESS_TYPE_FILE:
-        *channel = open_incoming_file(host, addr->u.file, errp);
+        *channel = open_at_offset(host, addr->u.file, O_RDONLY, errp);
         return *channel != NULL;
     default:
         return refuse_rdma(errp);

@@ -54,6 +54,8 @@ typedef struct Migration {
     SocketAddress *connect_to;              /* NULL: channel is open already */
     GCancellable *cancellable;
     bool return_path;
+    bool is_file;                           /* to be cut at @file_offset before the first byte */
+    uint64_t file_offset;
     PageFile pages;                         /* with mapped-ram; closed by the migration thread */
     InetSocketAddress *rdma;                /* where to connect by RDMA; channel is not connected yet then */
     GThread *thread;                        /* joined by the main thread */

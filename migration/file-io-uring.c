@@ -5,6 +5,7 @@
 #include "util/error.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 
 typedef struct Uring {
@@ -25,6 +26,11 @@ static bool knows_operations(struct io_uring *ring)
 
 static bool uring_open(FileIo *io, GError **errp)
 {
+    /* With O_NONBLOCK requests on files would fail where they have to wait; the other calls do not mind. */
+    if (fcntl(io->config.fd, F_GETFL) & O_NONBLOCK) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "the descriptor has O_NONBLOCK");
+        return false;
+    }
     g_autofree Uring *u = g_new0(Uring, 1);
     int err = -io_uring_queue_init(FILE_IO_DEPTH, &u->ring, 0);
 

@@ -259,6 +259,8 @@ static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **er
         g_propagate_error(errp, g_steal_pointer(&error));
         return false;
     }
+    m->is_file = addr->transport == MIGRATION_ADDRESS_TYPE_FILE;
+    m->file_offset = m->is_file ? addr->u.file->offset : 0;
     if (!m->channel) {
         m->connect_to = qapi_clone_SocketAddress(addr->u.socket);
     }

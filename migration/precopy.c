@@ -153,6 +153,9 @@ static bool connect_channel(Migration *m, GError **errp)
     if (m->rdma && !rdma_channel_connect(m->channel, m->cancellable, errp)) {
         return false;
     }
+    if (m->is_file && !migration_truncate_file(m->channel, m->file_offset, errp)) {
+        return false;
+    }
     return check_interrupt(m, errp);
 }
 

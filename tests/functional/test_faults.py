@@ -55,6 +55,8 @@ SCENARIOS = {
     'mapped-ram': {'kind': 'file', 'capabilities': ('mapped-ram',)},
     'mapped-ram-multifd': {'kind': 'file', 'capabilities': ('mapped-ram', 'multifd'),
                            'parameters': {'direct_io': True, 'x_file_fsync': True}},
+    'mapped-ram-lazy': {'kind': 'file', 'capabilities': ('mapped-ram',),
+                        'parameters': {'x_mapped_ram_lazy': True}},
 }
 
 

@@ -35,15 +35,11 @@
 
 #define PAGES_MASK ((uint64_t)MAPPED_RAM_PAGES_ALIGN - 1)
 
-typedef struct SaveRun {
-    uint64_t first, count;
-} SaveRun;
-
 typedef struct SaveJob {
     MappedRamSaveBlock *b;
     unsigned n;
     uint64_t pages;
-    SaveRun runs[JOB_RUNS];
+    MappedRamRun runs[JOB_RUNS];
 } SaveJob;
 
 typedef struct MappedRamSave MappedRamSave;
@@ -91,7 +87,7 @@ struct MappedRamSave {
 static bool write_job(MappedRamWriter *w, const SaveJob *job, GError **errp)
 {
     for (unsigned i = 0; i < job->n; i++) {
-        if (!mapped_ram_writer_run(w, job->b, job->runs[i].first, job->runs[i].count, errp)) {
+        if (!mapped_ram_writer_run(w, job->b, &job->runs[i], errp)) {
             return false;
         }
     }
@@ -243,21 +239,22 @@ static bool drain(MappedRamSave *s, GError **errp)
     return s->threaded ? drain_channels(s, errp) : mapped_ram_writer_drain(&s->channels[0].writer, errp);
 }
 
-static bool queue_run(MappedRamSave *s, MappedRamSaveBlock *b, uint64_t first, uint64_t count, GError **errp)
+static bool queue_run(MappedRamSave *s, MappedRamSaveBlock *b, const MappedRamRun *run, GError **errp)
 {
     SaveJob *job = &s->pending;
+    uint64_t first = run->first, count = run->count;
 
     if (job->n && job->b != b && !push_pending(s, errp)) {
         return false;
     }
     while (count) {
         uint64_t n = MIN(count, JOB_PAGES - first % JOB_PAGES);
-        SaveRun *last = job->n ? &job->runs[job->n - 1] : NULL;
+        MappedRamRun *last = job->n ? &job->runs[job->n - 1] : NULL;
         job->b = b;
         if (last && last->first + last->count == first) {
             last->count += n;
         } else {
-            job->runs[job->n++] = (SaveRun){ first, n };
+            job->runs[job->n++] = (MappedRamRun){ first, n, run->first_round };
         }
         job->pages += n;
         first += n;
@@ -356,8 +353,9 @@ static bool send_run(RamSink *sink, StreamWriter *w, RAMBlock *block, uint64_t f
 {
     MappedRamSave *s = (MappedRamSave *)sink;
     MappedRamSaveBlock *b = g_ptr_array_index(s->blocks, block->index);
-    bool ok = s->threaded ? queue_run(s, b, first, count, errp)
-                          : mapped_ram_writer_run(&s->channels[0].writer, b, first, count, errp);
+    MappedRamRun run = { first, count, !ram_stats_get(&s->stats->rounds) };
+    bool ok = s->threaded ? queue_run(s, b, &run, errp)
+                          : mapped_ram_writer_run(&s->channels[0].writer, b, &run, errp);
 
     if (s->threaded) {
         ram_stats_add(&s->stats->in_flight_pages, count);

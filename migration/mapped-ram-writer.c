@@ -139,19 +139,13 @@ static bool is_zero(ZeroScan *scan, uint64_t page)
  * In the first round pages that nobody has written to are known from the file behind the block, without
  * making them by reading.  The log has been cleared for them: a write after the question is logged.
  */
-bool mapped_ram_writer_run(MappedRamWriter *w, MappedRamSaveBlock *b, uint64_t first, uint64_t count,
-                           GError **errp)
+bool mapped_ram_writer_run(MappedRamWriter *w, MappedRamSaveBlock *b, const MappedRamRun *run, GError **errp)
 {
-    uint64_t end = first + count;
-    ZeroScan scan = {
-        .b = b,
-        .ask = b->holes_known && !ram_stats_get(&w->stats->rounds),
-        .likely = true,
-        .patience = 1,
-    };
+    uint64_t first = run->first, end = first + run->count;
+    ZeroScan scan = { .b = b, .ask = b->holes_known && run->first_round, .likely = true, .patience = 1 };
 
     if (!w->detect_zero) {
-        return put_data(w, b, first, count, errp);
+        return put_data(w, b, first, run->count, errp);
     }
     bool zero = is_zero(&scan, first);
     while (first < end) {

@@ -41,12 +41,17 @@ typedef struct MappedRamWriter {
     uint64_t bytes;             /* written so far, for the rate limit */
 } MappedRamWriter;
 
+/* Pages of one block, handed over in one round. */
+typedef struct MappedRamRun {
+    uint64_t first, count;
+    bool first_round;           /* holes of the file behind the block are worth a question */
+} MappedRamRun;
+
 /*
- * Pages [first, first + count) of @b: looks for zero ones, writes the others.  The last of them may wait
- * for more until mapped_ram_writer_flush().
+ * Looks for zero pages and writes the others.  The last of them may wait for more until
+ * mapped_ram_writer_flush().
  */
-bool mapped_ram_writer_run(MappedRamWriter *w, MappedRamSaveBlock *b, uint64_t first, uint64_t count,
-                           GError **errp);
+bool mapped_ram_writer_run(MappedRamWriter *w, MappedRamSaveBlock *b, const MappedRamRun *run, GError **errp);
 
 /* Hands everything to the engine. */
 bool mapped_ram_writer_flush(MappedRamWriter *w, GError **errp);

@@ -234,8 +234,8 @@ static bool start_lazy(MappedRamLoad *load)
         return false;
     }
     if (!mapped_ram_lazy_start(load, &error)) {
-        migration_host_log(load->config.host, "x-mapped-ram-lazy: all memory is read before the guest runs: %s",
-                           error->message);
+        migration_host_log(load->config.host,
+                           "x-mapped-ram-lazy: all memory is read before the guest runs: %s", error->message);
         return false;
     }
     __atomic_store_n(&load->is_lazy, true, __ATOMIC_RELAXED);

@@ -70,8 +70,9 @@ bool mapped_ram_load_is_lazy(const MappedRamLoad *load);
 
 /*
  * Reads what nobody has touched yet, while the guest runs.  When it returns memory is the guest's alone: all
- * there, or, with an error that names page and offset, not to be trusted.  @stop_guest is called before threads
- * that wait for a page that cannot be read are let go; it may have to wait for such a thread, but not for long.
+ * there, or, with an error that names page and offset, not to be trusted.  @stop_guest is called before
+ * threads that wait for a page that cannot be read are let go; it may have to wait for such a thread, but not
+ * for long.
  */
 bool mapped_ram_load_finish(MappedRamLoad *load, void (*stop_guest)(void *opaque), void *opaque,
                             GError **errp);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Guests saved to files and restored, live and under fire: chains of saves under a workload, disks that fail, are
-full or slow, memory that held something else, what may not be combined, and guests that run before their
+Guests saved to files and restored, live and under fire: chains of saves under a workload, disks that fail, that
+are full or slow, memory that held something else, what may not be combined, and guests that run before their
 memory is read.
 """
 import os
@@ -20,7 +20,7 @@ GUEST = 32 * MIB
 SEEKABLE = 'Migration requires seekable transport (e.g. file)'
 GUEST_MACHINE = dict(pattern='random', rate='200M', working_set='16M', zero=20, compressible=20)
 
-# What a mapped-ram file may hold beside the pages: the bitmap, the alignment of one block, the rest of the stream.
+# What a mapped-ram file may hold beside the pages: bitmap, alignment of one block, the rest of the stream.
 ROOM = MIB + 256 * 1024
 
 MODES = {

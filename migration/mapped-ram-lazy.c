@@ -3,11 +3,11 @@
 
 /*
  * Before the guest runs its memory is emptied and registered with userfaultfd, in two calls for each block
- * whatever its size. Whoever then touches a page that is not there waits, the kernel on behalf of a
- * thread included, and the fault thread is told: it reads the page and its neighbours and puts them in
- * with UFFDIO_COPY, or a zero page if the file says so. Reader threads do the same with everything that is in the
- * file. A page is put in at once and in full, and never over one that is there: that one may have been
- * written to since. So it does not matter who comes first.
+ * whatever its size. Whoever then touches a page that is not there waits, the kernel on behalf of a thread
+ * included, and the fault thread is told: it reads the page and its neighbours and puts them in with
+ * UFFDIO_COPY, or a zero page if the file says so. Reader threads do the same with all that is in the file.
+ * A page is put in at once and in full, and never over one that is there: that one may have been written to
+ * since. So it does not matter who comes first.
  *
  * Pages that are zero in the file are not put in by the readers: when all others are in, the memory is
  * unregistered, and what is missing then is zero to whoever touches it.
@@ -86,7 +86,7 @@ static int open_userfaultfd(GError **errp)
 #endif
     if (fd < 0) {
         error_set_errno(errp, GODWIT_ERROR_UNSUPPORTED, err,
-                        "userfaultfd is not to be had (see vm.unprivileged_userfaultfd and /dev/userfaultfd)");
+                        "userfaultfd is not permitted (sysctl vm.unprivileged_userfaultfd, /dev/userfaultfd)");
     }
     return fd;
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-Guests saved to files and restored, live and under fire: chains of saves under a workload, disks that fail, that
+Guests saved to files and restored, live and under fire: chains of saves under a workload, disks that fail or
 are full or slow, memory that held something else, what may not be combined, and guests that run before their
 memory is read.
 """

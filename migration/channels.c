@@ -201,7 +201,12 @@ static Channel *open_at_offset(const MigrationHost *host, const FileMigrationArg
     if (!pipe && !(channel = open_file(host, file->filename, flags, errp))) {
         return NULL;
     }
-    if (pipe || !channel_has_feature(channel, CHANNEL_FEATURE_SEEKABLE)) {
+    bool seekable = !pipe && channel_has_feature(channel, CHANNEL_FEATURE_SEEKABLE);
+    /* What cannot be cut, as the peers say. */
+    if (!pipe && !seekable && (flags & O_CREAT) && !migration_truncate_file(channel, file->offset, errp)) {
+        return NULL;
+    }
+    if (!seekable) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, "%s", NOT_SEEKABLE);
         return NULL;
     }

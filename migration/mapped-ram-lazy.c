@@ -13,8 +13,8 @@
  * unregistered, and what is missing then is zero to whoever touches it.
  *
  * A page that cannot be read: the load thread has the guest stopped. A vCPU that waits for that page cannot
- * acknowledge the stop, so after a while it is given a zero page; it has been told to stop, and its guest will
- * not run again. Everything is unregistered then.
+ * acknowledge the stop, so after a while it is given a zero page; it has been told to stop, and its guest
+ * will not run again. Everything is unregistered then.
  */
 #include "migration/mapped-ram-load.h"
 
@@ -86,7 +86,7 @@ static int open_userfaultfd(GError **errp)
 #endif
     if (fd < 0) {
         error_set_errno(errp, GODWIT_ERROR_UNSUPPORTED, err,
-                        "userfaultfd is not permitted (sysctl vm.unprivileged_userfaultfd, /dev/userfaultfd)");
+                        "userfaultfd is not permitted (vm.unprivileged_userfaultfd, /dev/userfaultfd)");
     }
     return fd;
 }

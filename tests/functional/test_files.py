@@ -267,9 +267,12 @@ def test_not_seekable(godwit, make_vm, make_ram, folder):
     dst = make_vm(godwit, 'dst', ram=make_ram(SIZE), incoming='defer')
     for vm in (src, dst):
         configure(vm, 'mapped')
-    for uri in (f'file:{pipe}', 'file:/dev/null', 'tcp:127.0.0.1:0', f'unix:{folder}/x', 'exec:cat'):
+    for uri in (f'file:{pipe}', 'tcp:127.0.0.1:0', f'unix:{folder}/x', 'exec:cat'):
         assert src.try_call('migrate', uri=uri) == SEEKABLE
         assert dst.try_call('migrate-incoming', uri=uri) == SEEKABLE
+    assert src.try_call('migrate', uri='file:/dev/null') == \
+        'failed to truncate migration file to offset 0: Invalid argument'
+    assert dst.try_call('migrate-incoming', uri='file:/dev/null') == SEEKABLE
     configure(src, 'multifd')
     save(src, f'{folder}/guest')
 

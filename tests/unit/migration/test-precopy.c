@@ -631,7 +631,7 @@ static void test_open_failures(void)
         { "fd:0", "File descriptor named '0' has not been found" },
         { "file:/nonexistent/x", "Could not create '/nonexistent/x': No such file or directory" },
         { "file:/tmp", "Could not create '/tmp': Is a directory" },
-        { "file:/dev/null", "Migration requires seekable transport (e.g. file)" },
+        { "file:/dev/null", "failed to truncate migration file to offset 0: Invalid argument" },
         { "file:/dev/fdset/9", "Failed to find file descriptor with matching flags=0x41" },
 #ifdef CONFIG_RDMA
         { "rdma::1", "RDMA ERROR: RDMA hostname has not been set" },

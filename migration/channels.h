@@ -25,16 +25,16 @@ bool migration_check_blocks(const MigrationAddress *addr, const MigrationOptions
                             GError **errp);
 
 /*
- * Source.  Opens what opens at once: a file (created, positioned at the offset; migration_truncate_file() is still to come), a named
- * descriptor, a command (whose output nobody reads without @return_path).  *@channel stays NULL if the
- * address is a socket that must be connected, which blocks.  Main thread.
+ * Source.  Opens what opens at once: a file (created, positioned at the offset; migration_truncate_file() is
+ * still to come), a named descriptor, a command (whose output nobody reads without @return_path).  *@channel
+ * stays NULL if the address is a socket that must be connected, which blocks.  Main thread.
  */
 bool migration_open_outgoing(const MigrationHost *host, const MigrationAddress *addr, bool return_path,
                              Channel **channel, GError **errp);
 
 /*
- * Source, migration thread.  Cuts the file of @channel at @offset: bytes before it belong to somebody else, stale
- * ones after it must not outlive the stream.
+ * Source, migration thread.  Cuts the file of @channel at @offset: bytes before it belong to somebody else,
+ * stale ones after it must not outlive the stream.
  */
 bool migration_truncate_file(Channel *channel, uint64_t offset, GError **errp);
 

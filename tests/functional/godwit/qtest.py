@@ -39,6 +39,18 @@ class Qtest:
             if word in ('FAIL', 'ERR'):
                 raise QtestError(f'{line[:60]}: {reply}')
 
+    def commands(self, lines):
+        """Many commands at once, whose answers are all OK."""
+        deadline = Deadline(self.seconds)
+        for start in range(0, len(lines), 64):
+            some = lines[start:start + 64]
+            self.sock.settimeout(self.seconds)
+            self.sock.sendall(''.join(line + '\n' for line in some).encode())
+            for line in some:
+                reply = self._read_line(deadline)
+                if not reply.startswith('OK'):
+                    raise QtestError(f'{line[:60]}: {reply}')
+
     def _read_line(self, deadline):
         while b'\n' not in self.buffer:
             self.sock.settimeout(max(deadline.left(), 0.001))

@@ -44,7 +44,7 @@ typedef struct RdmaChannel {
 
 static RdmaConnection *reader(RdmaChannel *r)
 {
-    return r->is_source ? r->back : r->main;
+    return r->is_source ? g_atomic_pointer_get(&r->back) : r->main;
 }
 
 /* The destination's second connection may still be on its way. */

@@ -9,10 +9,10 @@ import subprocess
 import time
 
 import pytest
-from godwit import guest, programs
+from godwit import guest, programs, verifier
 from godwit.deadline import poll
 from godwit.ram import MIB
-from godwit.relay import connect_unix
+from godwit.relay import Faults, connect_unix
 from godwit.routes import perform
 
 LIGHT = {'set': 200, 'nap': 20000}
@@ -196,6 +196,15 @@ def test_under_load(mode, make_pair, make_route):
     src.wait_migration('completed')
     dst.wait_migration('completed')
     assert_moved(src, dst, 2)
+
+
+def test_stream(make_pair, make_route):
+    """What is on the wire is in order, and its sections are those of docs/kvm.md."""
+    route = make_route('unix', Faults(record=True))
+    src, dst = make_pair('stamp', cpus=2, **LIGHT)
+    perform(src, dst, route)
+    assert_moved(src, dst, 2)
+    verifier.assert_good(route.captured(), capabilities={'return-path'}, machine='pico')
 
 
 @pytest.mark.parametrize('mode', ('stamp', 'regs'))

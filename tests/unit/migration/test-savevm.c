@@ -261,6 +261,48 @@ static void test_configuration_description(void)
     saver_clear(&s);
 }
 
+/* What travels early is behind the START section, followed by a PING where there is a return path. */
+static void test_early_setup(void)
+{
+    static const uint8_t first_ping[] = { 0, 0, 0, 1 }, second_ping[] = { 0, 0, 0, 2 };
+    static const VMStateField fields[] = { VMSTATE_END };
+    static const VMStateDescription vmsd = { .name = "thing", .version = 7, .fields = fields };
+
+    for (int return_path = 0; return_path < 2; return_path++) {
+        Saver s;
+        SaveEntry late = { .idstr = "late", .vmsd = &vmsd };
+        SaveEntry early = { .idstr = "early", .instance_id = 3, .vmsd = &vmsd, .early_setup = true };
+        g_autoptr(GByteArray) expected = g_byte_array_new();
+
+        put_header(expected);
+        put_configuration(expected, "none");
+        if (return_path) {
+            put_command(expected, 1, NULL, 0);
+            put_command(expected, 2, first_ping, sizeof(first_ping));
+        }
+        put_ram_start(expected, 1, "m0", SIZE);
+        put_begin(expected, 4, 5, "early", 3, 7);
+        put_footer(expected, 5);
+        if (return_path) {
+            put_command(expected, 2, second_ping, sizeof(second_ping));
+        }
+        saver_init(&s);
+        save_entry_list_add(&s.host.entries, &late);
+        save_entry_list_add(&s.host.entries, &early);
+        MigrationHost host = { &s.host.ops, &s.host };
+        savevm_free(s.save);
+        s.save = savevm_new(&host, s.options, s.ram, s.writer);
+        g_assert_true(savevm_start(s.save, return_path, NULL));
+        g_assert_cmpint(savevm_pings_after_setup(s.save), ==, return_path);
+        g_assert_true(savevm_setup(s.save, NULL));
+        const GByteArray *bytes = channel_buffer_bytes(s.channel);
+        g_assert_cmpmem(bytes->data, bytes->len, expected->data, expected->len);
+        save_entry_list_remove(&s.host.entries, &late);
+        save_entry_list_remove(&s.host.entries, &early);
+        saver_clear(&s);
+    }
+}
+
 /* Further sections of the machine follow globalstate, with ids of their own. */
 static void test_more_sections(void)
 {
@@ -299,6 +341,7 @@ int main(int argc, char **argv)
     g_test_add_func("/savevm/dirty-bitmaps", test_dirty_bitmaps);
     g_test_add_func("/savevm/configuration", test_configuration);
     g_test_add_func("/savevm/configuration-description", test_configuration_description);
+    g_test_add_func("/savevm/early-setup", test_early_setup);
     g_test_add_func("/savevm/more-sections", test_more_sections);
     return g_test_run();
 }

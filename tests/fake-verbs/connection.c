@@ -552,7 +552,9 @@ FAKE_EXPORT int rdma_connect(struct rdma_cm_id *ibid, struct rdma_conn_param *pa
 static void answer_request(FakeId *id, FakeMessageType type, const void *data, uint8_t length)
 {
     uint8_t padded[FAKE_PRIVATE_DATA_ANSWER] = { 0 };
-    memcpy(padded, data, MIN(length, sizeof(padded)));
+    if (data) {
+        memcpy(padded, data, MIN(length, sizeof(padded)));
+    }
     FakeMessage m = { .type = type, .length = sizeof(padded), .rnr_retry = id->own_rnr_retry };
     fake_link_send(&id->link, &m, padded);
 }

@@ -241,6 +241,12 @@ static bool open_channel(Migration *m, const MigrationAddress *addr, GError **er
     if (addr->transport == MIGRATION_ADDRESS_TYPE_RDMA) {
         return open_rdma(m, addr->u.rdma, errp);
     }
+    if (addr->transport == MIGRATION_ADDRESS_TYPE_FILE && m->return_path) {
+        /* Who has the capability on for his live migrations can save a guest all the same. */
+        migration_host_log(&m->ctx->host, "a file has no return path: capability return-path is ignored");
+        m->return_path = false;
+        m->acks_pending = 0;
+    }
     return migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, errp);
 }
 

@@ -260,6 +260,19 @@ def test_offset(offset, mode, godwit, make_vm, make_ram, folder):
 # ---- what is refused, what is done without ----
 
 @pytest.mark.quick
+@pytest.mark.parametrize('capabilities', (('return-path',), ('return-path', 'switchover-ack')), ids=','.join)
+@pytest.mark.parametrize('mode', ('plain', 'mapped', 'multifd'))
+def test_return_path_is_left_on(mode, capabilities, guest, folder):
+    """A file cannot answer, and is not asked to: real peers fail here."""
+    path = os.path.join(folder, 'guest')
+    src, dst = guest('src', mode), guest('dst', mode, incoming='defer')
+    for vm in (src, dst):
+        vm.set_capabilities(*capabilities)
+    save(src, path)
+    load(dst, path)
+    workload.assert_verified(dst)
+
+
 def test_not_seekable(godwit, make_vm, make_ram, folder):
     pipe = os.path.join(folder, 'pipe')
     os.mkfifo(pipe)

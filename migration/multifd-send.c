@@ -38,6 +38,7 @@
 typedef struct SendJob {
     RAMBlock *block;
     uint64_t number;
+    bool first_round;
     unsigned n;
     uint64_t offset[MULTIFD_PACKET_PAGES];
 } SendJob;
@@ -121,13 +122,12 @@ static void account_bytes(SendChannel *ch, uint64_t bytes)
  * asked where holes are likely, at the start of a packet and after a zero page; *@hole_end is the last
  * answer.
  */
-static bool page_is_zero(const SendChannel *ch, const RAMBlock *block, uint64_t offset, bool ask,
-                         uint64_t *hole_end)
+static bool page_is_zero(const SendChannel *ch, uint64_t offset, bool ask, uint64_t *hole_end)
 {
+    const RAMBlock *block = ch->job.block;
     uint64_t page = offset >> TARGET_PAGE_BITS;
 
-    if (ask && page >= *hole_end && ch->s->holes_known[block->index] &&
-        !ram_stats_get(&ch->s->stats->rounds)) {
+    if (ask && page >= *hole_end && ch->s->holes_known[block->index] && ch->job.first_round) {
         *hole_end = ram_hole_end(block, page);
     }
     return page < *hole_end || buffer_is_zero(block->host + offset, TARGET_PAGE_SIZE);
@@ -144,7 +144,7 @@ static void sort_pages(SendChannel *ch, const SendJob *job)
     p->normal = 0;
     p->zero = 0;
     for (unsigned i = 0; i < job->n; i++) {
-        ask = ch->s->detect_in_channels && page_is_zero(ch, job->block, job->offset[i], ask, &hole_end);
+        ask = ch->s->detect_in_channels && page_is_zero(ch, job->offset[i], ask, &hole_end);
         if (ask) {
             zero[p->zero++] = job->offset[i];
         } else {
@@ -437,6 +437,8 @@ static bool queue_page(MultifdSend *s, RAMBlock *block, uint64_t offset, GError 
         return false;
     }
     s->pending.block = block;
+    /* The counter goes up before the barrier, while packets of the round may still be in the ring. */
+    s->pending.first_round = !ram_stats_get(&s->stats->rounds);
     s->pending.offset[s->pending.n++] = offset;
     return s->pending.n < MULTIFD_PACKET_PAGES || push_pending(s, errp);
 }

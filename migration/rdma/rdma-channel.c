@@ -35,7 +35,8 @@ typedef struct RdmaChannel {
     GCond cond;
     bool down;                          /* [lock] */
 
-    /* The reader's thread: what is left of the last message. */
+    /* The reader's thread: what is left of the last message; whether it has asked for one yet. */
+    bool asked;
     const uint8_t *bytes;
     size_t n_bytes;
 } RdmaChannel;
@@ -67,6 +68,21 @@ static RdmaConnection *writer(RdmaChannel *r, GError **errp)
     return r->is_source ? r->main : wait_back(r, errp);
 }
 
+/*
+ * A QEMU posts the first receive of its second connection only after that is established, which it is here
+ * before, and it allows no retry: a READY sent at once can end the connection.
+ */
+static void before_first_ready(RdmaChannel *r)
+{
+    bool patient = r->asked || !r->is_source || reader(r)->private_data.godwit;
+    int64_t until = g_get_monotonic_time() + RDMA_FIRST_READY * 1000;
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&r->lock);
+
+    while (!patient && !r->down && g_cond_wait_until(&r->cond, &r->lock, until)) {
+    }
+    r->asked = true;
+}
+
 /* ---- operations ---- */
 
 static ssize_t rdma_readv(Channel *channel, const struct iovec *iov, int n, GError **errp)
@@ -81,6 +97,7 @@ static ssize_t rdma_readv(Channel *channel, const struct iovec *iov, int n, GErr
     }
     if (!r->n_bytes) {
         RdmaHeader header;
+        before_first_ready(r);
         if (!rdma_connection_receive(reader(r), &header, &r->bytes, &error)) {
             if (!error) {
                 return 0;

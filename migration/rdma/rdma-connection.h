@@ -14,6 +14,7 @@
 #define RDMA_LIMIT_ADDRESS 10000        /* rdma_resolve_addr, and the same for the route */
 #define RDMA_LIMIT_CONNECT 20000        /* ESTABLISHED after rdma_connect or rdma_accept */
 #define RDMA_LIMIT_RETURN_PATH 5000     /* the second connection */
+#define RDMA_FIRST_READY 300            /* a QEMU's second connection: until its receive is surely posted */
 /* A group of work requests; starts anew with each completion.  The device gives up before. */
 #define RDMA_LIMIT_COMPLETION (300 * 1000)
 /* READY or a reply: the peer may have to pin all of its memory first.  */

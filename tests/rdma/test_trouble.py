@@ -146,7 +146,7 @@ def test_cancel_with_a_silent_peer(source, destination, make_rdma, runs_on):
 @pytest.mark.thorough
 def test_cancel_while_connecting(source, make_rdma, runs_on):
     """Nobody is there who could answer."""
-    route = make_rdma(address='10.9.0.77')
+    route = make_rdma(address='10.9.0.77', port=4400)
     route.connect(source)
     cancel(source)
     runs_on()

@@ -22,15 +22,24 @@ static bool same_file(int a, int b)
     return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
+/* Where every write goes to the end of the file, whatever its position. */
+static bool appends(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return (flags & O_ACCMODE) != O_RDONLY && (flags & O_APPEND);
+}
+
 /* From the fd set; the one found there must be of the same file. */
 static int open_direct_from_set(const MigrationHost *host, int64_t id, int flags, int main_fd, GError **errp)
 {
     int fd = host->ops->dup_fdset(host->opaque, id, flags, errp);
 
-    if (fd >= 0 && !same_file(fd, main_fd)) {
+    if (fd >= 0 && (appends(fd) || !same_file(fd, main_fd))) {
         close(fd);
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
-                    "the descriptor with O_DIRECT in fd set %" G_GINT64_FORMAT " is of another file", id);
+                    "the descriptor with O_DIRECT in fd set %" G_GINT64_FORMAT
+                    " is of another file, or appends",
+                    id);
         return -1;
     }
     return fd;
@@ -123,6 +132,11 @@ bool page_file_open(PageFile *file, const MigrationHost *host, const char *filen
     g_autoptr(GError) refusal = NULL;
 
     file->direct = false;
+    if (appends(main_fd)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID,
+                    "'%s' is open with O_APPEND: pages cannot be written at their places", filename);
+        return false;
+    }
     if (direct) {
         file->fd = open_direct(host, filename, main_fd, &refusal);
         if (file->fd >= 0 && check_alignment(file->fd, &refusal)) {

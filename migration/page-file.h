@@ -15,7 +15,8 @@ typedef struct PageFile {
  * Opens the file of @main, a seekable channel, once more for the same direction.  @filename is what the
  * user called it.  With @direct a descriptor with O_DIRECT is tried: from the fd set if @filename names one,
  * else by opening the file itself again. Where that is refused, or needs a coarser alignment than a guest
- * page, the page cache is used and the log says so; not an error.  Main thread.
+ * page, the page cache is used and the log says so; not an error.  What was opened for appending is refused.
+ * Main thread.
  */
 bool page_file_open(PageFile *file, const MigrationHost *host, const char *filename, Channel *main,
                     bool direct, GError **errp);

@@ -107,6 +107,7 @@ static bool set_up_process(Vm *vm, GError **errp)
     const VmConfig *config = vm->config;
 
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);       /* a file that may not grow is an error of its writer */
     if (config->process_name) {
         process_set_name(config->process_name);
     }

@@ -5,6 +5,7 @@ are full or slow, memory that held something else, what may not be combined, and
 memory is read.
 """
 import os
+import resource
 import subprocess
 import time
 
@@ -168,6 +169,18 @@ def test_full_disk(mode, guest, small_disk):
     workload.assert_verified(src)
 
 
+@pytest.mark.parametrize('mode', [mode for mode in MODES if mode != 'lazy'])
+def test_file_size_limit(mode, guest, folder):
+    """ulimit -f: a file that may not grow ends the migration, not the guest."""
+    src = guest('src', mode)
+    resource.prlimit(src.pid, resource.RLIMIT_FSIZE, (GUEST // 4, GUEST // 4))
+    src.call('migrate', uri=f'file:{folder}/guest')
+    assert 'File too large' in src.wait_migration('failed')['error-desc']
+    src.wait_run_state('running')
+    workload.wait_written(src, 500)
+    workload.assert_verified(src)
+
+
 def test_slow_disk(guest, folder):
     """Writes that take seconds: the monitor does not wait for them, and a cancel need not wait for all."""
     delays = ','.join(f'file-io-submit:{number}:delay=2000' for number in range(2, 12))
@@ -288,6 +301,30 @@ def test_not_seekable(godwit, make_vm, make_ram, folder):
     assert dst.try_call('migrate-incoming', uri='file:/dev/null') == SEEKABLE
     configure(src, 'multifd')
     save(src, f'{folder}/guest')
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize('mode', ('mapped', 'multifd+direct'))
+def test_appending(mode, godwit, make_vm, make_ram, folder):
+    """With O_APPEND nothing gets to its place, and the kernel says nothing."""
+    path = os.path.join(folder, 'guest')
+    vm = make_vm(godwit, 'src', ram=make_ram(SIZE).fill_mixed(seed=3))
+    configure(vm, mode)
+    for flags in (os.O_WRONLY, os.O_WRONLY | os.O_DIRECT | os.O_APPEND, os.O_WRONLY | os.O_APPEND):
+        fd = os.open(path, os.O_CREAT | flags, 0o600)
+        vm.qmp.execute('add-fd', {'fdset-id': 1}, fds=[fd])
+        os.close(fd)
+        if flags != os.O_WRONLY | os.O_APPEND:
+            save(vm, '/dev/fdset/1')
+            dst = make_vm(godwit, f'dst{flags}', ram=make_ram(SIZE).fill(0xa5), incoming='defer')
+            configure(dst, mode)
+            load(dst, path)
+            dst.ram.assert_same(vm.ram)
+            vm.call('cont')
+    before = os.path.getsize(path)
+    assert vm.try_call('migrate', uri='file:/dev/fdset/1') == \
+        "'/dev/fdset/1' is open with O_APPEND: pages cannot be written at their places"
+    assert os.path.getsize(path) == before and vm.run_state == 'running'
 
 
 @pytest.mark.quick

@@ -473,6 +473,10 @@ static bool read_payload(Walk *w, MappedRamSection *s, SectionType type)
     bool is_ram = strcmp(s->idstr, RAM_SECTION_NAME) == 0;
 
     if (is_ram) {
+        if (s->instance_id) {
+            return bad(w, "the ram section at 0x%" PRIx64 " is of instance %u, there is only 0", start,
+                       s->instance_id);
+        }
         if (s->version != RAM_SECTION_VERSION) {
             return cursor_refuse(&w->c, GODWIT_ERROR_UNSUPPORTED,
                                  "the ram section at 0x%" PRIx64 " has version %u, only %d "
@@ -611,6 +615,8 @@ static bool read_elements(Walk *w, MappedRamReadUntil until)
                            "the stream ends at 0x%" PRIx64 " before the ram section does: its bitmaps were "
                            "never written",
                            at);
+        } else if (!w->ram_seen) {
+            return bad(w, "the stream ends at 0x%" PRIx64 " without a ram section", at);
         } else {
             w->image->complete = read_description(w);
             return w->image->complete;

@@ -115,8 +115,9 @@ static void print_text(const ImageRequest *r, const ToolImage *t, const Account 
 {
     for (guint i = 0; i < t->image->blocks->len; i++) {
         const ToolBlock *b = &t->blocks[i];
+        g_autofree char *name = name_text(b->block->idstr);
         printf("%s: %" PRIu64 " pages: data %" PRIu64 ", zero %" PRIu64 ", not in the file %" PRIu64,
-               b->block->idstr, b->pages, b->data, b->zero, b->missing);
+               name, b->pages, b->data, b->zero, b->missing);
         if (!r->quick && !error) {
             printf("; data that is zero %" PRIu64 ", zero with stale bytes %" PRIu64,
                    accounts[i].data_is_zero, accounts[i].stale);

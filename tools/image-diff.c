@@ -173,7 +173,7 @@ static void print_text(const GArray *list)
 {
     for (guint i = 0; i < list->len; i++) {
         const BlockDifference *d = &g_array_index(list, BlockDifference, i);
-        const char *name = (d->a ? d->a : d->b)->block->idstr;
+        g_autofree char *name = name_text((d->a ? d->a : d->b)->block->idstr);
         if (!d->a || !d->b) {
             printf("%s: only in the %s file\n", name, d->a ? "first" : "second");
         } else if (!comparable(d)) {

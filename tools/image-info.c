@@ -9,8 +9,9 @@ static void print_block(const ToolBlock *b)
 {
     const MappedRamBlock *m = b->block;
     g_autofree char *size = size_text(m->used_length);
+    g_autofree char *name = name_text(m->idstr);
 
-    printf("  %-24s %10s %10" PRIu64 " %10" PRIu64 " %10" PRIu64, m->idstr, size, b->pages, b->data, b->zero);
+    printf("  %-24s %10s %10" PRIu64 " %10" PRIu64 " %10" PRIu64, name, size, b->pages, b->data, b->zero);
     if (m->absent) {
         printf("  not in the file: shared");
     } else if (m->header_offset) {
@@ -57,7 +58,8 @@ static void print_sections(const ToolImage *t)
     }
     for (guint i = 0; i < sections->len; i++) {
         const MappedRamSection *s = &g_array_index(sections, MappedRamSection, i);
-        printf("  %-40s %8u %7u %10" PRIu64 " %#12" PRIx64 "%s\n", s->idstr, s->instance_id, s->version,
+        g_autofree char *name = name_text(s->idstr);
+        printf("  %-40s %8u %7u %10" PRIu64 " %#12" PRIx64 "%s\n", name, s->instance_id, s->version,
                s->size, s->offset, s->ended ? "" : "  has no end");
     }
 }
@@ -73,7 +75,8 @@ static void print_text(const ImageRequest *r, const ToolImage *t)
     printf("format:       %s%s%s, the stream begins at %#" PRIx64 "\n",
            image->mapped ? "mapped-ram" : "plain stream", image->ignore_shared ? ", x-ignore-shared" : "",
            image->has_configuration ? "" : ", no configuration", image->offset);
-    printf("machine:      %s\n", image->has_configuration ? image->machine : "not said");
+    g_autofree char *machine = name_text(image->machine);
+    printf("machine:      %s\n", image->has_configuration ? machine : "not said");
     printf("state:        %s\n", t->error ? tool_verdict(t->error) : "complete");
     print_blocks(t);
     print_sections(t);

@@ -21,6 +21,18 @@ char *size_text(uint64_t bytes)
     return g_strdup_printf("%.*f %s", whole ? 0 : 1, value, units[unit]);
 }
 
+char *name_text(const char *name)
+{
+    char *text = g_utf8_make_valid(name, -1);
+
+    for (char *c = text; *c; c++) {
+        if (g_ascii_iscntrl(*c)) {
+            *c = '?';
+        }
+    }
+    return text;
+}
+
 int tool_exit_status(const GError *error)
 {
     if (!error) {
@@ -83,7 +95,8 @@ void report_error(const char *path, const GError *error)
 {
     g_autofree char *shown = g_filename_display_name(path);
     fflush(stdout);
-    fprintf(stderr, "godwit-image: %s: %s\n", shown, error->message);
+    g_autofree char *message = name_text(error->message);
+    fprintf(stderr, "godwit-image: %s: %s\n", shown, message);
 }
 
 char *ranges_text(const GArray *ranges, unsigned most)

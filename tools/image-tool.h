@@ -88,6 +88,9 @@ const char *tool_verdict(const GError *error);
 
 /* "8 MiB", "1.5 GiB", "4 KiB", "17 bytes"; caller frees. */
 char *size_text(uint64_t bytes);
+
+/* A text from a file as a terminal can be shown it: valid UTF-8 without control characters.  Caller frees. */
+char *name_text(const char *name);
 void print_json(json_t *object); /* takes it over */
 json_t *json_block(const ToolBlock *b);
 /* What all JSON outputs begin with: file, verdict, error if there is one. */

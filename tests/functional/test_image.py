@@ -134,6 +134,8 @@ def test_pages_are_accounted_for(tool):
 REFUSALS = {
     'magic': (0, b'QEVX', 'bad', 'magic at 0x0'),
     'version': (4, b'\0\0\0\4', 'bad', 'version at 0x4'),
+    'no-ram': (0x11, b'\0', 'bad', 'the stream ends at 0x11 without a ram section'),
+    'ram-instance': (0x4c, b'\7', 'bad', 'the ram section at 0x51 is of instance 7'),
     'header-version': (HEADER, b'\0\0\0\2', 'bad', 'version 2 (at 0x64)'),
     'page-size': (HEADER + 4, (8192).to_bytes(8, 'big'), 'bad', 'page_size 8192 (at 0x68)'),
     'bitmap-beyond': (HEADER + 12, (1 << 40).to_bytes(8, 'big'), 'bad', 'beyond the end of the file'),
@@ -149,6 +151,16 @@ def test_refused(name, tool):
     assert checked.returncode == 1
     assert checked.json['verdict'] == verdict
     assert text in checked.json['error'] and text in checked.stderr
+
+
+@pytest.mark.parametrize('command', ('info', 'check', 'diff'))
+def test_names_on_a_terminal(command, tool):
+    """What a name does to a terminal is not left to the file."""
+    data = spoil(captures.load('mapped-ram-11.1'), 0x5a, b'\x1b\xff')
+    words = (command, data, data) if command == 'diff' else (command, data)
+    shown = tool(*words)
+    assert '\x1b' not in shown.stdout + shown.stderr
+    assert command == 'diff' or '?\ufffd' in shown.stdout
 
 
 def test_bits_behind_the_last_page(tool):

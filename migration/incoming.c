@@ -140,6 +140,7 @@ static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
     } else {
         loadvm_shut_return_path(l, false, NULL);
     }
+    page_file_close(&in->pages);        /* who deletes the file wants its room back */
     g_mutex_lock(&ctx->lock);
     in->error = error;
     in->downtime = *loadvm_downtime(l);

@@ -544,6 +544,27 @@ static bool sync_file(Migration *m, GError **errp)
     return !wanted || (!fault_point("migration-file-sync", errp) && channel_file_sync(m->channel, errp));
 }
 
+/* A guest that runs on is not to be found in a file as well: without EOF nobody takes it for one. */
+static void spoil_file(Migration *m, off_t end)
+{
+    if (end > 0) {
+        channel_file_truncate(m->channel, end);
+    }
+}
+
+/* The end of the stream, and what makes it last. */
+static bool end_stream(Migration *m, GError **errp)
+{
+    off_t end = m->is_file ? channel_seek(m->channel, 0, SEEK_CUR, NULL) : -1;
+
+    if (savevm_end(m->save, errp) && ram_save_settle(m->ram, errp) &&
+        (m->return_path || sync_file(m, errp))) {
+        return true;
+    }
+    spoil_file(m, end);
+    return false;
+}
+
 /*
  * The last bytes.  Success here means that the guest is the destination's, so nothing after it may fail: with
  * a return path that is its verdict, without one the moment when the transport has taken everything (for a
@@ -551,12 +572,11 @@ static bool sync_file(Migration *m, GError **errp)
  */
 static bool hand_over(Migration *m, GError **errp)
 {
-    if (fault_point("migration-handover", errp) || !savevm_end(m->save, errp) ||
-        !ram_save_settle(m->ram, errp)) {
+    if (fault_point("migration-handover", errp) || !end_stream(m, errp)) {
         return false;
     }
     if (!m->return_path) {
-        bool ok = sync_file(m, errp) && channel_close(m->channel, errp);
+        bool ok = channel_close(m->channel, errp);
         migration_downtime_phase(m, DOWNTIME_HAND_OVER);
         return ok;
     }

@@ -146,6 +146,23 @@ def test_disturbed_transfers(mode, guest, folder):
     workload.assert_verified(dst)
 
 
+@pytest.mark.parametrize('mode', ('plain', 'mapped', 'multifd+direct'))
+def test_failing_sync(mode, guest, folder, image):
+    """All was written, but is not on the disk: the guest runs on, so it must not be in the file as well."""
+    path = os.path.join(folder, 'guest')
+    src = guest('src', mode, fault='migration-file-sync:1', x_file_fsync=True)
+    src.call('migrate', uri=f'file:{path}')
+    src.wait_migration('failed')
+    src.wait_run_state('running')
+    assert image(path) == 1
+    dst = guest('dst', mode, incoming='defer')
+    dst.call('migrate-incoming', uri=f'file:{path}', **{'exit-on-error': False})
+    dst.wait_migration('failed')
+    workload.wait_written(src, 500)
+    save(src, path)
+    assert image(path) == 0
+
+
 @pytest.fixture
 def small_disk(folder):
     """A file system that has room for a third of the guest."""
@@ -241,6 +258,27 @@ def test_empty_memory_stays_empty(mode, godwit, make_vm, make_ram, make_route):
     perform(src, dst, route)
     for path in (src.ram.path, dst.ram.path, route.file):
         assert os.stat(path).st_blocks * 512 < MIB
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_file_is_let_go(mode, guest, folder):
+    """What was saved, cancelled or restored holds no descriptor of the file: deleted, it is gone."""
+    path = os.path.join(folder, 'guest')
+
+    def holders(vm):
+        where = f'/proc/{vm.pid}/fd'
+        return [n for n in os.listdir(where) if os.readlink(os.path.join(where, n)).startswith(path)]
+    src = guest('src', mode)
+    save(src, path)
+    poll(lambda: not holders(src), 30, 'the source closes the file')
+    dst = guest('dst', mode, incoming='defer')
+    with open(path, 'rb') as whole, open(path + '.cut', 'wb') as cut:
+        cut.write(whole.read(3 * MIB))
+    dst.call('migrate-incoming', uri=f'file:{path}.cut', **{'exit-on-error': False})
+    dst.wait_migration('failed')
+    poll(lambda: not holders(dst), 30, 'the destination closes what it refused')
+    load(dst, path)
+    poll(lambda: not holders(dst), 30, 'the destination closes the file')
 
 
 # ---- offsets ----

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #define CHUNK_PAGES 256
 
@@ -97,9 +98,22 @@ static const ToolBlock *find(const ImageRequest *r, const ToolImage *t, GError *
     return b;
 }
 
+/* By whatever name: making room for the output would destroy the guest. */
+static bool check_output(const ImageRequest *r, const ToolImage *t, GError **errp)
+{
+    struct stat in, out;
+
+    if (stat(r->output, &out) < 0 || fstat(channel_file_fd(t->image->file), &in) < 0 ||
+        in.st_dev != out.st_dev || in.st_ino != out.st_ino) {
+        return true;
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "'%s' is the file to be read", r->output);
+    return false;
+}
+
 static bool extract(const ImageRequest *r, Extraction *e, GError **errp)
 {
-    const ToolBlock *b = find(r, e->t, errp);
+    const ToolBlock *b = check_output(r, e->t, errp) ? find(r, e->t, errp) : NULL;
 
     e->out = b ? channel_file_open(r->output, O_WRONLY | O_CREAT | O_TRUNC, 0600, errp) : NULL;
     if (!e->out) {

@@ -250,6 +250,20 @@ def test_extract_refused(name, block, status, text, tool, tmp_path):
     assert not (tmp_path / 'raw').exists()
 
 
+@pytest.mark.parametrize('link', (None, os.link, os.symlink))
+def test_extract_onto_itself(link, tool, tmp_path):
+    """The guest is not destroyed, by whatever name the output goes."""
+    data = captures.load('mapped-ram-11.1')
+    path = tmp_path / 'guest'
+    path.write_bytes(data)
+    output = path if link is None else tmp_path / 'other'
+    if link:
+        link(path, output)
+    result = tool('extract', '--block=m0', '-o', output, path)
+    assert result.returncode == 2 and 'is the file to be read' in result.stderr
+    assert path.read_bytes() == data
+
+
 def test_extract_nothing_of_half_a_file(tool, tmp_path):
     result = tool('extract', '--block', 'm0', '-o', tmp_path / 'raw', captures.load('mapped-ram-11.1')[:-900])
     assert result.returncode == 1 and 'incomplete' in result.stderr

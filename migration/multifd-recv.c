@@ -575,10 +575,12 @@ static bool wait_synced(MultifdRecv *r, GError **errp)
         case SYNC_LOST:
             return sync_error(errp, "a channel was closed before its sync");
         case SYNC_MISSING:
-            deadline = deadline ? deadline : g_get_monotonic_time() + MISSING_US;
-            if (!g_cond_wait_until(&r->changed, &r->lock, deadline)) {
+            /* On a busy host both may have happened meanwhile: that they came, and the deadline. */
+            if (deadline && g_get_monotonic_time() >= deadline) {
                 return missing_error(errp, r->n, known);
             }
+            deadline = deadline ? deadline : g_get_monotonic_time() + MISSING_US;
+            g_cond_wait_until(&r->changed, &r->lock, deadline);
             break;
         case SYNC_WAIT:
             deadline = 0;

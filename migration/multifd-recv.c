@@ -38,6 +38,9 @@
 /* How long a connection may be between the kernel's backlog and us. */
 #define MISSING_US (700 * 1000)
 
+/* The same while one has begun its hello, or its thread has not yet come to read it: somebody is there. */
+#define SILENT_US (10 * 1000 * 1000)
+
 /* Connections that have begun a hello and not ended it, beyond as many as there are channels. */
 #define SILENT_MAX 64
 
@@ -558,8 +561,8 @@ static bool missing_error(GError **errp, unsigned expected, unsigned known)
 /* Under the lock: waits for every channel's next SYNC. */
 static bool wait_synced(MultifdRecv *r, GError **errp)
 {
-    int64_t deadline = 0;
-    unsigned known;
+    int64_t missing_since = 0, deadline;
+    unsigned known, silent;
 
     for (;;) {
         if (r->error) {
@@ -575,15 +578,17 @@ static bool wait_synced(MultifdRecv *r, GError **errp)
         case SYNC_LOST:
             return sync_error(errp, "a channel was closed before its sync");
         case SYNC_MISSING:
+            missing_since = missing_since ? missing_since : g_get_monotonic_time();
+            count_channels(r, &silent);
+            deadline = missing_since + (silent ? SILENT_US : MISSING_US);
             /* On a busy host both may have happened meanwhile: that they came, and the deadline. */
-            if (deadline && g_get_monotonic_time() >= deadline) {
+            if (g_get_monotonic_time() >= deadline) {
                 return missing_error(errp, r->n, known);
             }
-            deadline = deadline ? deadline : g_get_monotonic_time() + MISSING_US;
             g_cond_wait_until(&r->changed, &r->lock, deadline);
             break;
         case SYNC_WAIT:
-            deadline = 0;
+            missing_since = 0;
             g_cond_wait(&r->changed, &r->lock);
             break;
         }

@@ -541,7 +541,9 @@ FAKE_EXPORT int rdma_connect(struct rdma_cm_id *ibid, struct rdma_conn_param *pa
         return failed(error ? error : errno);
     }
     fake_lock_acquire();
-    memcpy(id->private_data, param->private_data, param->private_data_len);
+    if (param->private_data_len) {
+        memcpy(id->private_data, param->private_data, param->private_data_len);
+    }
     id->own_rnr_retry = param->rnr_retry_count;
     id->has_link = true;
     fake_link_start(&id->link, id, fd, true);

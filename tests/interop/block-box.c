@@ -42,7 +42,7 @@ static void add_block(Vm *vm, char *word, bool load)
 {
     char *equals = strrchr(word, '=');
     g_autofree char *content = NULL;
-    gsize size;
+    gsize size = 0;
 
     if (!equals || !g_file_get_contents(equals + 1, &content, &size, NULL)) {
         fail(word, "no file of a block");

@@ -234,7 +234,9 @@ static FakeSend *new_send(FakeQp *qp, const struct ibv_send_wr *wr, uint64_t len
     send->fate = fake_fate(is_write ? FAKE_OP_WRITE : FAKE_OP_SEND);
     send->length = length;
     send->num_sge = wr->num_sge;
-    memcpy(send->sge, wr->sg_list, wr->num_sge * sizeof(send->sge[0]));
+    if (wr->num_sge) {
+        memcpy(send->sge, wr->sg_list, wr->num_sge * sizeof(send->sge[0]));
+    }
     if (is_write) {
         send->remote_addr = wr->wr.rdma.remote_addr;
         send->rkey = wr->wr.rdma.rkey;
@@ -296,7 +298,9 @@ static int post_one_recv(FakeQp *qp, const struct ibv_recv_wr *wr)
     recv->wr_id = wr->wr_id;
     recv->fate = fake_fate(FAKE_OP_RECV);
     recv->num_sge = wr->num_sge;
-    memcpy(recv->sge, wr->sg_list, wr->num_sge * sizeof(recv->sge[0]));
+    if (wr->num_sge) {
+        memcpy(recv->sge, wr->sg_list, wr->num_sge * sizeof(recv->sge[0]));
+    }
     fake_numbers[FAKE_RECEIVES]++;
     if (qp->qp.state == IBV_QPS_ERR) {
         complete_recv(qp, recv, IBV_WC_WR_FLUSH_ERR, 0);

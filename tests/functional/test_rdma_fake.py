@@ -236,6 +236,7 @@ def test_killed(victim, after, lab, make_route):
         # It may not have got as far as the destination, which then goes on listening.
         if after >= 0.1:
             assert dst.incoming_verdict() == 'failed'
+            assert dst.wait_exit() == 1         # by itself: it may still be there when it says so
             lab.end(dst)
         return
     dst.expect_signal = 9

@@ -12,6 +12,7 @@
  */
 #include "migration/mapped-ram-writer.h"
 
+#include "migration/job-ring.h"
 #include "migration/ram-holes.h"
 #include "trace-migration.h"
 #include "util/be.h"
@@ -49,7 +50,6 @@ typedef struct SaveChannel {
     unsigned id;
     GThread *thread;            /* NULL: the migration thread */
     MappedRamWriter writer;
-    bool drain_wanted;          /* s->lock */
     SaveJob job;                /* the thread's own */
 } SaveChannel;
 
@@ -70,16 +70,7 @@ struct MappedRamSave {
     uint64_t charged;           /* bytes already told to the rate limit */
     RamRoundNotifier round_end;
 
-    GMutex lock;
-    GCond work;                 /* to the channels */
-    GCond progress;             /* to the migration thread */
-    /* Under the lock. */
-    SaveJob *ring;
-    unsigned ring_size, head, count;
-    unsigned busy;              /* channels with a job in hand */
-    unsigned drains_left;
-    bool quit;
-    GError *error;
+    JobRing ring;               /* of SaveJob */
 };
 
 /* ---- channel threads ---- */
@@ -99,92 +90,34 @@ static bool write_job(MappedRamWriter *w, const SaveJob *job, GError **errp)
     return true;
 }
 
-/* Under the lock: waits for something to do.  False when it is time to end.  @drain tells which kind. */
-static bool next_work(SaveChannel *ch, bool *drain)
+static bool do_work(void *opaque, bool barrier, GError **errp)
 {
-    MappedRamSave *s = ch->s;
-
-    for (;;) {
-        if (s->quit || s->error) {
-            return false;
-        }
-        if (s->count) {
-            ch->job = s->ring[s->head];
-            s->head = (s->head + 1) % s->ring_size;
-            s->count--;
-            s->busy++;
-            g_cond_signal(&s->progress);
-            *drain = false;
-            return true;
-        }
-        if (ch->drain_wanted) {
-            *drain = true;
-            return true;
-        }
-        g_cond_wait(&s->work, &s->lock);
-    }
-}
-
-static void work_done(SaveChannel *ch, bool drain)
-{
-    MappedRamSave *s = ch->s;
-
-    if (drain) {
-        ch->drain_wanted = false;
-        s->drains_left--;
-    } else {
-        s->busy--;
-    }
-    if (!s->drains_left && !s->busy && !s->count) {
-        g_cond_signal(&s->progress);
-    }
+    SaveChannel *ch = opaque;
+    return barrier ? mapped_ram_writer_drain(&ch->writer, errp) : write_job(&ch->writer, &ch->job, errp);
 }
 
 static gpointer channel_thread(gpointer opaque)
 {
     SaveChannel *ch = opaque;
-    MappedRamSave *s = ch->s;
-    GError *error = NULL;
-    bool drain, ok = true;
+    g_autoptr(GError) error = NULL;
 
-    g_mutex_lock(&s->lock);
-    while (ok && next_work(ch, &drain)) {
-        g_mutex_unlock(&s->lock);
-        ok = drain ? mapped_ram_writer_drain(&ch->writer, &error) : write_job(&ch->writer, &ch->job, &error);
-        g_mutex_lock(&s->lock);
-        if (ok) {
-            work_done(ch, drain);
-        }
+    if (!job_ring_work(&ch->s->ring, ch->id, &ch->job, do_work, ch, &error)) {
+        job_ring_fail(&ch->s->ring, error);
     }
-    if (!ok && !s->error) {
-        s->error = g_steal_pointer(&error);
-        g_cond_broadcast(&s->work);
-        g_cond_signal(&s->progress);
-    }
-    g_mutex_unlock(&s->lock);
-    g_clear_error(&error);
     return NULL;
 }
 
 /* ---- the migration thread's side of the ring ---- */
 
-/* Under the lock. */
-static bool check_error(MappedRamSave *s, GError **errp)
+static bool look(void *opaque, bool waited, GError **errp)
 {
-    if (!s->error && s->config.interrupted(s->config.opaque)) {
-        g_set_error(&s->error, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "interrupted");
-        g_cond_broadcast(&s->work);
-    }
-    if (s->error) {
-        g_propagate_error(errp, g_error_copy(s->error));
-    }
-    return !s->error;
-}
+    MappedRamSave *s = opaque;
 
-/* Under the lock. */
-static void wait_progress(MappedRamSave *s)
-{
-    g_cond_wait_until(&s->progress, &s->lock, g_get_monotonic_time() + LOOK_US);
+    if (s->config.interrupted(s->config.opaque)) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_CANCELLED, "interrupted");
+        return false;
+    }
+    return true;
 }
 
 static bool push_pending(MappedRamSave *s, GError **errp)
@@ -192,51 +125,21 @@ static bool push_pending(MappedRamSave *s, GError **errp)
     if (!s->pending.n) {
         return true;
     }
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
-    while (s->count == s->ring_size && check_error(s, NULL)) {
-        wait_progress(s);
-    }
-    if (!check_error(s, errp)) {
+    if (!job_ring_push(&s->ring, &s->pending, errp)) {
         return false;
     }
-    s->ring[(s->head + s->count) % s->ring_size] = s->pending;
-    s->count++;
-    g_cond_signal(&s->work);
     s->pending.n = 0;
     s->pending.pages = 0;
     return true;
 }
 
-/* Under the lock. */
-static bool wait_idle(MappedRamSave *s, GError **errp)
-{
-    while ((s->count || s->busy || s->drains_left) && check_error(s, NULL)) {
-        wait_progress(s);
-    }
-    return check_error(s, errp);
-}
-
-static bool drain_channels(MappedRamSave *s, GError **errp)
-{
-    if (!push_pending(s, errp)) {
-        return false;
-    }
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
-    if (!wait_idle(s, errp)) {
-        return false;
-    }
-    for (unsigned i = 0; i < s->n; i++) {
-        s->channels[i].drain_wanted = true;
-    }
-    s->drains_left = s->n;
-    g_cond_broadcast(&s->work);
-    return wait_idle(s, errp);
-}
-
 /* Everything that was handed to the sink is in the file. */
 static bool drain(MappedRamSave *s, GError **errp)
 {
-    return s->threaded ? drain_channels(s, errp) : mapped_ram_writer_drain(&s->channels[0].writer, errp);
+    if (s->threaded) {
+        return push_pending(s, errp) && job_ring_barrier(&s->ring, errp);
+    }
+    return mapped_ram_writer_drain(&s->channels[0].writer, errp);
 }
 
 static bool queue_run(MappedRamSave *s, MappedRamSaveBlock *b, const MappedRamRun *run, GError **errp)
@@ -403,24 +306,17 @@ static void cleanup(RamSink *sink)
     MappedRamSave *s = (MappedRamSave *)sink;
 
     ram_round_remove_notifier(s->save, &s->round_end);
-    g_mutex_lock(&s->lock);
-    s->quit = true;
-    g_cond_broadcast(&s->work);
-    g_mutex_unlock(&s->lock);
+    job_ring_quit(&s->ring);
     for (unsigned i = 0; i < s->n; i++) {
         if (s->channels[i].thread) {
             g_thread_join(s->channels[i].thread);
         }
         file_io_free(s->channels[i].writer.io);
     }
-    g_clear_error(&s->error);
-    g_mutex_clear(&s->lock);
-    g_cond_clear(&s->work);
-    g_cond_clear(&s->progress);
+    job_ring_clear(&s->ring);
     g_ptr_array_unref(s->blocks);
     channel_unref(s->config.file);
     g_free(s->channels);
-    g_free(s->ring);
     g_free(s);
 }
 
@@ -487,13 +383,17 @@ RamSink *mapped_ram_save_new(RamSave *save, const MappedRamSaveConfig *config, G
     s->stats = ram_save_stats(save);
     s->threaded = config->channels > 0;
     s->channels = g_new0(SaveChannel, n);
-    s->ring_size = n * RING_PER_CHANNEL;
-    s->ring = g_new(SaveJob, s->ring_size);
     s->blocks = g_ptr_array_new_with_free_func(block_free);
     s->round_end.notify = round_ended;
-    g_mutex_init(&s->lock);
-    g_cond_init(&s->work);
-    g_cond_init(&s->progress);
+    JobRingConfig ring = {
+        .job_size = sizeof(SaveJob),
+        .size = n * RING_PER_CHANNEL,
+        .workers = n,
+        .look_us = LOOK_US,
+        .look = look,
+        .opaque = s,
+    };
+    job_ring_init(&s->ring, &ring);
     for (unsigned i = 0; i < n; i++) {
         if (!start_channel(s, i, errp)) {
             cleanup(&s->base);

@@ -16,6 +16,7 @@
  */
 #include "migration/multifd.h"
 
+#include "migration/job-ring.h"
 #include "migration/multifd-compress.h"
 #include "migration/ram-holes.h"
 #include "migration/ram-records.h"
@@ -52,8 +53,7 @@ typedef struct SendChannel {
     Channel *io;
     MultifdCounters *counters;
 
-    bool sync_wanted;           /* s->lock */
-    uint64_t sync_number;       /* s->lock */
+    uint64_t sync_number;       /* the migration thread's, but between the two ends of a barrier */
 
     /* The thread's own. */
     void *compressor;
@@ -83,16 +83,7 @@ struct MultifdSend {
     unsigned n;
     SendChannel *channels;
 
-    GMutex lock;
-    GCond work;                 /* to the channels */
-    GCond progress;             /* to the migration thread */
-    /* Under the lock. */
-    SendJob *ring;
-    unsigned ring_size, head, count;
-    unsigned busy;              /* channels with a packet in hand */
-    unsigned syncs_left;
-    bool quit;
-    GError *error;
+    JobRing ring;               /* of SendJob */
 
     /* The migration thread's own. */
     SendJob pending;
@@ -234,9 +225,9 @@ static bool finish_zero_copy(SendChannel *ch, GError **errp)
     return true;
 }
 
-static bool send_sync(SendChannel *ch, uint64_t number, GError **errp)
+static bool send_sync(SendChannel *ch, GError **errp)
 {
-    MultifdPacket sync = { .flags = MULTIFD_FLAG_SYNC, .number = number };
+    MultifdPacket sync = { .flags = MULTIFD_FLAG_SYNC, .number = ch->sync_number };
 
     if (fault_point("multifd-send-sync", errp) || !finish_zero_copy(ch, errp)) {
         return false;
@@ -247,128 +238,51 @@ static bool send_sync(SendChannel *ch, uint64_t number, GError **errp)
     }
     add_counter(&ch->counters->syncs, 1);
     account_bytes(ch, sizeof(ch->wire));
-    trace_multifd_send_sync(ch->id, number);
+    trace_multifd_send_sync(ch->id, sync.number);
     return true;
 }
 
+static bool do_work(void *opaque, bool barrier, GError **errp)
+{
+    SendChannel *ch = opaque;
+    return barrier ? send_sync(ch, errp) : send_job(ch, errp);
+}
+
 /* The first error counts; the rest is what followed from it. */
-static void channel_failed(SendChannel *ch, GError *error)
-{
-    MultifdSend *s = ch->s;
-    g_autoptr(GError) own = error;
-    bool first;
-
-    g_prefix_error(&own, "multifd channel %u: ", ch->id);
-    g_mutex_lock(&s->lock);
-    first = !s->error && !s->quit;
-    if (first) {
-        s->error = g_error_copy(own);
-    }
-    g_cond_broadcast(&s->work);
-    g_cond_broadcast(&s->progress);
-    g_mutex_unlock(&s->lock);
-    if (first) {
-        s->on_error(own, s->opaque);
-    }
-}
-
-/* Under the lock: what there is to do, or NULL when it is time to end.  @sync tells which kind. */
-static SendChannel *next_work(SendChannel *ch, bool *sync)
-{
-    MultifdSend *s = ch->s;
-
-    for (;;) {
-        if (s->quit || s->error) {
-            return NULL;
-        }
-        if (s->count) {
-            ch->job = s->ring[s->head];
-            s->head = (s->head + 1) % s->ring_size;
-            s->count--;
-            s->busy++;
-            g_cond_signal(&s->progress);
-            *sync = false;
-            return ch;
-        }
-        if (ch->sync_wanted) {
-            *sync = true;
-            return ch;
-        }
-        g_cond_wait(&s->work, &s->lock);
-    }
-}
-
-static void work_done(SendChannel *ch, bool sync)
-{
-    MultifdSend *s = ch->s;
-
-    if (sync) {
-        ch->sync_wanted = false;
-        s->syncs_left--;
-    } else {
-        s->busy--;
-    }
-    if (!s->syncs_left && !s->busy && !s->count) {
-        g_cond_signal(&s->progress);
-    }
-}
-
 static gpointer send_thread(gpointer opaque)
 {
     SendChannel *ch = opaque;
     MultifdSend *s = ch->s;
-    GError *error = NULL;
-    bool sync, ok = true;
+    g_autoptr(GError) error = NULL;
 
-    g_mutex_lock(&s->lock);
-    while (ok && next_work(ch, &sync)) {
-        uint64_t number = ch->sync_number;
-        g_mutex_unlock(&s->lock);
-        ok = sync ? send_sync(ch, number, &error) : send_job(ch, &error);
-        g_mutex_lock(&s->lock);
-        if (ok) {
-            work_done(ch, sync);
+    if (!job_ring_work(&s->ring, ch->id, &ch->job, do_work, ch, &error)) {
+        g_prefix_error(&error, "multifd channel %u: ", ch->id);
+        if (job_ring_fail(&s->ring, error)) {
+            s->on_error(error, s->opaque);
         }
-    }
-    g_mutex_unlock(&s->lock);
-    if (!ok) {
-        channel_failed(ch, error);
     }
     return NULL;
 }
 
 /* ---- the migration thread's side of the ring ---- */
 
-/* Under the lock. */
-static bool check_error(MultifdSend *s, GError **errp)
-{
-    if (s->error) {
-        g_propagate_error(errp, g_error_copy(s->error));
-    }
-    return !s->error;
-}
-
 /*
- * Under the lock.  Nothing ever comes back on a channel but its end, and a thread that writes to a peer
- * that has only half closed would wait for ever.
+ * Nothing ever comes back on a channel but its end, and a thread that writes to a peer that has only half
+ * closed would wait for ever.
  */
-static void look_for_closed(MultifdSend *s)
+static bool look_for_closed(void *opaque, bool waited, GError **errp)
 {
-    for (unsigned i = 0; i < s->n && !s->error; i++) {
+    MultifdSend *s = opaque;
+
+    for (unsigned i = 0; waited && i < s->n; i++) {
         struct pollfd fd = { .fd = channel_poll_fd(s->channels[i].io), .events = POLLRDHUP };
         if (fd.fd >= 0 && poll(&fd, 1, 0) > 0 && (fd.revents & (POLLRDHUP | POLLHUP | POLLERR))) {
-            g_set_error(&s->error, GODWIT_ERROR, GODWIT_ERROR_EOF,
+            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_EOF,
                         "multifd channel %u: the destination has closed it", i);
+            return false;
         }
     }
-}
-
-/* Under the lock. */
-static void wait_progress(MultifdSend *s)
-{
-    if (!g_cond_wait_until(&s->progress, &s->lock, g_get_monotonic_time() + LOOK_US)) {
-        look_for_closed(s);
-    }
+    return true;
 }
 
 static bool push_pending(MultifdSend *s, GError **errp)
@@ -377,26 +291,11 @@ static bool push_pending(MultifdSend *s, GError **errp)
         return true;
     }
     s->pending.number = s->next_number++;
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
-    while (s->count == s->ring_size && !s->error) {
-        wait_progress(s);
-    }
-    if (!check_error(s, errp)) {
+    if (!job_ring_push(&s->ring, &s->pending, errp)) {
         return false;
     }
-    s->ring[(s->head + s->count) % s->ring_size] = s->pending;
-    s->count++;
-    g_cond_signal(&s->work);
     s->pending.n = 0;
     return true;
-}
-
-static bool wait_idle(MultifdSend *s, GError **errp)
-{
-    while ((s->count || s->busy || s->syncs_left) && !s->error) {
-        wait_progress(s);
-    }
-    return check_error(s, errp);
 }
 
 /* The barrier, without the marker: when it returns every SYNC has been handed to the kernel. */
@@ -405,17 +304,10 @@ static bool sync_channels(MultifdSend *s, GError **errp)
     if (!push_pending(s, errp)) {
         return false;
     }
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
-    if (!wait_idle(s, errp)) {
-        return false;
-    }
     for (unsigned i = 0; i < s->n; i++) {
-        s->channels[i].sync_wanted = true;
         s->channels[i].sync_number = s->next_number++;
     }
-    s->syncs_left = s->n;
-    g_cond_broadcast(&s->work);
-    return wait_idle(s, errp);
+    return job_ring_barrier(&s->ring, errp);
 }
 
 /*
@@ -516,21 +408,13 @@ static bool multifd_flush(RamSink *sink, StreamWriter *w, GError **errp)
 static bool multifd_complete(RamSink *sink, StreamWriter *w, GError **errp)
 {
     MultifdSend *s = (MultifdSend *)sink;
-    if (s->per_section) {
-        return sync_channels(s, errp);
-    }
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&s->lock);
-    look_for_closed(s);
-    return check_error(s, errp);
+    return s->per_section ? sync_channels(s, errp) : job_ring_check(&s->ring, errp);
 }
 
 static void stop_threads(MultifdSend *s)
 {
-    g_mutex_lock(&s->lock);
-    bool idle = !s->error && !s->count && !s->busy && !s->syncs_left;
-    s->quit = true;
-    g_cond_broadcast(&s->work);
-    g_mutex_unlock(&s->lock);
+    bool idle = job_ring_quit(&s->ring);
+
     for (unsigned i = 0; i < s->n; i++) {
         SendChannel *ch = &s->channels[i];
         if (!idle) {
@@ -556,12 +440,8 @@ static void multifd_cleanup(RamSink *sink)
         channel_unref(ch->io);
         g_free(ch->compressed);
     }
-    g_clear_error(&s->error);
-    g_mutex_clear(&s->lock);
-    g_cond_clear(&s->work);
-    g_cond_clear(&s->progress);
+    job_ring_clear(&s->ring);
     g_free(s->holes_known);
-    g_free(s->ring);
     g_free(s->channels);
     g_free(s);
 }
@@ -663,12 +543,16 @@ RamSink *multifd_send_new(RamSave *save, const MultifdSendConfig *config, GError
     s->stats = ram_save_stats(save);
     s->on_error = config->on_error;
     s->opaque = config->opaque;
-    s->ring_size = MAX(config->channels->len * RING_PER_CHANNEL, RING_MIN);
-    s->ring = g_new(SendJob, s->ring_size);
     s->channels = g_new0(SendChannel, config->channels->len);
-    g_mutex_init(&s->lock);
-    g_cond_init(&s->work);
-    g_cond_init(&s->progress);
+    JobRingConfig ring = {
+        .job_size = sizeof(SendJob),
+        .size = MAX(config->channels->len * RING_PER_CHANNEL, RING_MIN),
+        .workers = config->channels->len,
+        .look_us = LOOK_US,
+        .look = look_for_closed,
+        .opaque = s,
+    };
+    job_ring_init(&s->ring, &ring);
     configure(s, options);
     s->compression = multifd_compression(options->p.multifd_compression, &error);
     for (unsigned i = 0; i < config->channels->len && !error; i++) {

@@ -95,14 +95,9 @@ struct MultifdSend {
 
 /* ---- channel threads ---- */
 
-static void add_counter(uint64_t *counter, uint64_t n)
-{
-    __atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
-}
-
 static void account_bytes(SendChannel *ch, uint64_t bytes)
 {
-    add_counter(&ch->counters->bytes, bytes);
+    ram_stats_add(&ch->counters->bytes, bytes);
     ram_stats_add(&ch->s->stats->multifd_bytes, bytes);
     ram_stats_add(&ch->s->stats->transferred, bytes);
 }
@@ -196,9 +191,9 @@ static bool send_job(SendChannel *ch, GError **errp)
     if (!write_packet(ch, n_iov, errp)) {
         return false;
     }
-    add_counter(&ch->counters->packets, 1);
-    add_counter(&ch->counters->normal_pages, p->normal);
-    add_counter(&ch->counters->zero_pages, p->zero);
+    ram_stats_add(&ch->counters->packets, 1);
+    ram_stats_add(&ch->counters->normal_pages, p->normal);
+    ram_stats_add(&ch->counters->zero_pages, p->zero);
     ram_stats_add(&ch->s->stats->normal_pages, p->normal);
     ram_stats_add(&ch->s->stats->zero_pages, p->zero);
     account_bytes(ch, sizeof(ch->wire) + p->payload);
@@ -236,7 +231,7 @@ static bool send_sync(SendChannel *ch, GError **errp)
     if (!write_packet(ch, 1, errp)) {
         return false;
     }
-    add_counter(&ch->counters->syncs, 1);
+    ram_stats_add(&ch->counters->syncs, 1);
     account_bytes(ch, sizeof(ch->wire));
     trace_multifd_send_sync(ch->id, sync.number);
     return true;

@@ -236,18 +236,35 @@ static bool open_rdma(Migration *m, const InetSocketAddress *addr, GError **errp
     return m->channel != NULL;
 }
 
-static bool open_channel(Migration *m, const MigrationAddress *addr, GError **errp)
+/* With mapped-ram another descriptor of the file comes with it, for the pages. */
+static bool open_file(Migration *m, const MigrationAddress *addr, GError **errp)
 {
-    if (addr->transport == MIGRATION_ADDRESS_TYPE_RDMA) {
-        return open_rdma(m, addr->u.rdma, errp);
-    }
-    if (addr->transport == MIGRATION_ADDRESS_TYPE_FILE && m->return_path) {
+    const MigrationHost *host = &m->ctx->host;
+    const FileMigrationArgs *file = addr->u.file;
+
+    if (m->return_path) {
         /* Who has the capability on for his live migrations can save a guest all the same. */
-        migration_host_log(&m->ctx->host, "a file has no return path: capability return-path is ignored");
+        migration_host_log(host, "a file has no return path: capability return-path is ignored");
         m->return_path = false;
         m->acks_pending = 0;
     }
-    return migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, errp);
+    m->is_file = true;
+    m->file_offset = file->offset;
+    return migration_open_outgoing(host, addr, false, &m->channel, errp) &&
+           (!m->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM] ||
+            page_file_open(&m->pages, host, file->filename, m->channel, m->options->p.direct_io, errp));
+}
+
+static bool open_channel(Migration *m, const MigrationAddress *addr, GError **errp)
+{
+    switch (addr->transport) {
+    case MIGRATION_ADDRESS_TYPE_RDMA:
+        return open_rdma(m, addr->u.rdma, errp);
+    case MIGRATION_ADDRESS_TYPE_FILE:
+        return open_file(m, addr, errp);
+    default:
+        return migration_open_outgoing(&m->ctx->host, addr, m->return_path, &m->channel, errp);
+    }
 }
 
 static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **errp)
@@ -258,15 +275,6 @@ static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **er
         g_propagate_error(errp, g_steal_pointer(&error));
         return false;
     }
-    if (m->options->caps[MIGRATION_CAPABILITY_MAPPED_RAM] &&
-        !page_file_open(&m->pages, &m->ctx->host, addr->u.file->filename, m->channel,
-                        m->options->p.direct_io, &error)) {
-        fail_at_once(m, error);
-        g_propagate_error(errp, g_steal_pointer(&error));
-        return false;
-    }
-    m->is_file = addr->transport == MIGRATION_ADDRESS_TYPE_FILE;
-    m->file_offset = m->is_file ? addr->u.file->offset : 0;
     if (!m->channel) {
         m->connect_to = qapi_clone_SocketAddress(addr->u.socket);
     }

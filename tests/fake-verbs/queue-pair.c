@@ -348,14 +348,16 @@ __attribute__((no_sanitize("thread"))) static void copy(void *to, const void *fr
 #else
 static void copy(void *to, const void *from, size_t length)
 {
-    memcpy(to, from, length);
+    if (length) {                       /* memcpy() of nothing still wants two addresses */
+        memcpy(to, from, length);
+    }
 }
 #endif
 
 size_t fake_qp_gather(const FakeSend *send, uint64_t offset, uint8_t *to, size_t length)
 {
     if (send->inline_data) {
-        memcpy(to, send->inline_data + offset, length);
+        copy(to, send->inline_data + offset, length);
         return length;
     }
     size_t done = 0;

@@ -21,7 +21,7 @@ static const char *const *machine_keys(void)
     return keys;
 }
 
-/* Objects and accelerators have keys by type: the peers list none. */
+/* Objects, devices and accelerators have keys by type: the peers list none. */
 static const char *const *no_keys(void)
 {
     static const char *const keys[] = {NULL};
@@ -35,6 +35,8 @@ static const CmdlineGroup groups[] = {
     {"add-fd", "add-fd", NULL},
     {"boot-opts", "boot", NULL},
     {"chardev", "chardev", chardev_option_names},
+    {"device", "device", no_keys},
+    {"drive", "drive", no_keys},
     {"global", "global", NULL},
     {"machine", "machine", machine_keys},
     {"memory", "m", NULL},

@@ -807,6 +807,11 @@ const CmdlineOption cmdline_options[] = {
      "reconnect-ms=, ...), stdio, pipe, file, pty, null. logfile=PATH keeps a copy of the output."},
     {"serial", NULL, "DEV", SECTION_MONITOR, apply_serial, FIELD(serials), NULL,
      "Serial port on DEV; none: no port. Machines other than pico open DEV and write nothing to it."},
+    {"device", NULL, "DRIVER[,PROPERTY=VALUE][,...]", SECTION_MONITOR, add_text, FIELD(devices), NULL,
+     "Device of machine pico: virtio-blk-device,drive=ID[,serial=TEXT]; virtio-rng-device."},
+    {"drive", NULL, "if=none,id=ID,file=FILE[,format=raw][,readonly=on|off]", SECTION_MONITOR, add_text,
+     FIELD(drives), NULL,
+     "Disk image for a virtio-blk-device. Source and destination of a migration open the same FILE."},
     {"nographic", NULL, NULL, SECTION_MONITOR, set_flag, FIELD(nographic), NULL,
      "Human monitor on standard input and output, unless other monitors are asked for."},
     {"add-fd", NULL, "fd=N,set=M[,opaque=TEXT]", SECTION_MONITOR, apply_add_fd, 0,
@@ -886,7 +891,7 @@ const CmdlineOption cmdline_options[] = {
 const size_t cmdline_n_options = G_N_ELEMENTS(cmdline_options);
 
 const CmdlineForeign cmdline_foreign[] = {
-    {"device", true},       {"drive", true},        {"blockdev", true},
+    {"blockdev", true},
     {"cdrom", true},        {"fda", true},          {"fdb", true},
     {"hda", true},          {"hdb", true},          {"hdc", true},
     {"hdd", true},          {"sd", true},           {"pflash", true},

@@ -79,6 +79,8 @@ VmConfig *vm_config_new(void)
     c->monitors = g_ptr_array_new_with_free_func(config_monitor_free);
     c->chardevs = g_ptr_array_new_with_free_func(config_text_free);
     c->serials = g_ptr_array_new_with_free_func(config_text_free);
+    c->devices = g_ptr_array_new_with_free_func(config_text_free);
+    c->drives = g_ptr_array_new_with_free_func(config_text_free);
     c->fds = g_ptr_array_new_with_free_func(config_fd_free);
     c->trace_patterns = g_ptr_array_new_with_free_func(config_text_free);
     c->trace_files = g_ptr_array_new_with_free_func(g_free);
@@ -95,7 +97,8 @@ void vm_config_free(VmConfig *c)
     }
     GPtrArray *arrays[] = {
         c->accels,  c->objects, c->incoming,       c->globals,     c->monitors,     c->chardevs,
-        c->serials, c->fds,     c->trace_patterns, c->trace_files, c->read_configs, c->faults,
+        c->serials, c->devices, c->drives,         c->fds,         c->trace_patterns, c->trace_files,
+        c->read_configs, c->faults,
     };
     char *strings[] = {
         c->help_text, c->machine, c->cpu_model, c->kernel, c->initrd, c->append, c->cpus_error, c->name,
@@ -214,7 +217,7 @@ static bool unknown_option(const char *word, const char *name, GError **errp)
 
 static bool disk_image(const char *word, GError **errp)
 {
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "%s: a disk image is of no use: there are no disks",
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "%s: a disk image alone is of no use: see -drive",
                 word);
     return false;
 }

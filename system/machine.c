@@ -44,6 +44,8 @@ Machine *machine_new(const MachineType *type, bool incoming)
     m->properties = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     m->accel_properties = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
     m->serials = g_ptr_array_new();
+    m->devices = g_ptr_array_new_with_free_func(g_free);
+    m->drives = g_ptr_array_new_with_free_func(g_free);
     m->incoming = incoming;
     m->soft_dirty_log = soft_dirty_log_new();
     dirty_log_add_provider(&m->dirty_log, soft_dirty_log_provider(m->soft_dirty_log));
@@ -79,6 +81,8 @@ void machine_free(Machine *m)
     g_hash_table_unref(m->properties);
     g_hash_table_unref(m->accel_properties);
     g_ptr_array_unref(m->serials);
+    g_ptr_array_unref(m->devices);
+    g_ptr_array_unref(m->drives);
     g_free(m->accel);
     g_free(m->cpu_model);
     g_free(m->kernel);

@@ -78,6 +78,19 @@ static bool check_kernel(const VmConfig *config, const MachineType *type)
     return true;
 }
 
+static bool check_devices(const VmConfig *config, const MachineType *type)
+{
+    GPtrArray *texts = config->devices->len ? config->devices : config->drives;
+
+    if (texts->len && type != &pico_machine_type) {
+        const ConfigText *text = g_ptr_array_index(texts, 0);
+
+        report("%s: not supported by machine '%s': only pico has devices", text->location, type->name);
+        return false;
+    }
+    return true;
+}
+
 static bool set_property(Machine *m, const char *name, const char *value)
 {
     g_autoptr(GError) err = NULL;
@@ -127,6 +140,13 @@ static void guest_request(Machine *m, MachineRequest what, int status, void *opa
     }
 }
 
+static void copy_texts(const GPtrArray *from, GPtrArray *to)
+{
+    for (unsigned i = 0; i < from->len; i++) {
+        g_ptr_array_add(to, g_strdup(((const ConfigText *)g_ptr_array_index(from, i))->text));
+    }
+}
+
 /* What a machine type may want to know of the command line. */
 static void set_guest(Vm *vm, Machine *m, const ConfigAccel *accel)
 {
@@ -148,6 +168,8 @@ static void set_guest(Vm *vm, Machine *m, const ConfigAccel *accel)
 
         g_ptr_array_add(m->serials, chardev_find(label));
     }
+    copy_texts(config->devices, m->devices);
+    copy_texts(config->drives, m->drives);
     m->guest_request = guest_request;
     m->guest_request_opaque = vm;
 }
@@ -161,7 +183,7 @@ static bool create_machine(Vm *vm)
     gpointer name, value;
 
     if (!type || !check_cpus(config, type) || !check_kernel(config, type) ||
-        !vm_choose_accel(config, &accel)) {
+        !check_devices(config, type) || !vm_choose_accel(config, &accel)) {
         return false;
     }
     Machine *m = vm->machine = machine_new(type, vm_expects_incoming(config));

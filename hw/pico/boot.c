@@ -8,6 +8,7 @@
  *   0x00006000   PVH start info, its module list and memory map; or
  *   0x00007000   Linux boot parameters ("zero page")
  *   0x00020000   command line
+ *   0x000e0000   ACPI tables
  *   0x000f0000   MP table
  *   0x00100000   bzImage; an ELF goes where its program headers say
  *   end          initial RAM disk, ends at the end of memory
@@ -80,6 +81,7 @@ void pico_boot_close(PicoBoot *b)
 {
     g_clear_pointer(&b->kernel, g_mapped_file_unref);
     g_clear_pointer(&b->initrd, g_mapped_file_unref);
+    g_clear_pointer(&b->acpi, g_byte_array_unref);
 }
 
 /* ---- what both have in common ---- */
@@ -127,7 +129,8 @@ static bool load_common(const PicoBoot *b, Machine *m, GError **errp)
     put_le(gdt + 0x18, UINT64_C(0x00cf93000000ffff), 8);
     return machine_memory_write(m, GDT_ADDR, gdt, sizeof(gdt), errp) &&
            machine_memory_write(m, COMMAND_LINE_ADDR, b->append, strlen(b->append) + 1, errp) &&
-           machine_memory_write(m, PICO_MPTABLE_ADDR, mptable->data, mptable->len, errp);
+           machine_memory_write(m, PICO_MPTABLE_ADDR, mptable->data, mptable->len, errp) &&
+           (!b->acpi || machine_memory_write(m, PICO_ACPI_ADDR, b->acpi->data, b->acpi->len, errp));
 }
 
 /* At the end of memory below @limit; 0 bytes at 0 without one. */
@@ -258,6 +261,7 @@ static bool start_pvh(const PicoBoot *b, Machine *m, const Image *image, KvmEntr
     put_le(info + 12, b->initrd ? 1 : 0, 4);
     put_le(info + 16, MODULE_ADDR, 8);
     put_le(info + 24, COMMAND_LINE_ADDR, 8);
+    put_le(info + 32, b->acpi ? PICO_ACPI_ADDR : 0, 8);
     put_le(info + 40, MEMORY_MAP_ADDR, 8);
     put_le(info + 48, n, 4);
     uint8_t *module = info + (MODULE_ADDR - START_INFO_ADDR);
@@ -280,7 +284,7 @@ enum {
     SETUP_SECTS = 0x1f1, SETUP_HEADER = 0x1f1, JUMP_LENGTH = 0x201, HEADER_MAGIC = 0x202, PROTOCOL = 0x206,
     TYPE_OF_LOADER = 0x210, LOAD_FLAGS = 0x211, RAMDISK_IMAGE = 0x218, RAMDISK_SIZE = 0x21c,
     CMD_LINE_PTR = 0x228, INITRD_ADDR_MAX = 0x22c, CMDLINE_SIZE = 0x238, INIT_SIZE = 0x260,
-    E820_ENTRIES = 0x1e8, E820_TABLE = 0x2d0,
+    E820_ENTRIES = 0x1e8, E820_TABLE = 0x2d0, ACPI_RSDP_ADDR = 0x70,
 };
 
 static bool is_bzimage(const Image *image)
@@ -314,6 +318,7 @@ static bool start_bzimage(const PicoBoot *b, Machine *m, const Image *image, Kvm
     put_le(page + RAMDISK_IMAGE, initrd, 4);
     put_le(page + RAMDISK_SIZE, initrd_size, 4);
     put_le(page + CMD_LINE_PTR, COMMAND_LINE_ADDR, 4);
+    put_le(page + ACPI_RSDP_ADDR, b->acpi ? PICO_ACPI_ADDR : 0, 8);
     page[E820_ENTRIES] = (uint8_t)n;
     for (unsigned i = 0; i < n; i++) {
         uint8_t *p = page + E820_TABLE + i * 20;

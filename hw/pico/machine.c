@@ -5,16 +5,19 @@
 #include <string.h>
 
 #include "pico.h"
+#include "system/vmstate.h"
 #include "util/error.h"
 
 #define SERIALS_MAX 4
-#define PORT_KEYBOARD 0x64      /* command 0xfe pulls the reset line */
 #define PORT_DEBUG_EXIT 0xf4    /* ends the process with status 2 * value + 1 */
 
 typedef struct Pico {
     Kvm *kvm;
     PicoBoot boot;
     PicoSerial *serials[SERIALS_MAX];
+    PicoVirtio *virtio;
+    uint16_t pm1_enable;        /* device lock; nothing follows from it */
+    SaveEntry acpi_entry;
 } Pico;
 
 static const struct {
@@ -31,7 +34,7 @@ static uint64_t keyboard_read(void *opaque, uint64_t offset, unsigned size)
 static void keyboard_write(void *opaque, uint64_t offset, unsigned size, uint64_t value)
 {
     Pico *p = opaque;
-    if ((value & 0xff) == 0xfe) {
+    if ((value & 0xff) == PICO_RESET_VALUE) {
         kvm_guest_request(p->kvm, MACHINE_REQUEST_RESET, 0);
     }
 }
@@ -40,6 +43,47 @@ static void debug_exit_write(void *opaque, uint64_t offset, unsigned size, uint6
 {
     Pico *p = opaque;
     kvm_guest_request(p->kvm, MACHINE_REQUEST_EXIT, (int)((value << 1 | 1) & 0xff));
+}
+
+/* Status: no event ever happens.  Enable: as written, which guests look for. */
+static uint64_t pm1_event_read(void *opaque, uint64_t offset, unsigned size)
+{
+    const Pico *p = opaque;
+    return offset == 2 ? p->pm1_enable : 0;
+}
+
+static void pm1_event_write(void *opaque, uint64_t offset, unsigned size, uint64_t value)
+{
+    Pico *p = opaque;
+    if (offset == 2) {
+        p->pm1_enable = (uint16_t)value;
+    }
+}
+
+static const VMStateField acpi_fields[] = {
+    VMSTATE_FIELD(pm1_enable, VMSTATE_UINT16, Pico),
+    VMSTATE_END
+};
+
+static const VMStateDescription acpi_vmsd = {
+    .name = "pico-acpi", .version = 1, .minimum_version = 1, .fields = acpi_fields,
+};
+
+#define PM1_SCI_EN 1
+#define PM1_SLP_TYP(value) ((value) >> 10 & 7)
+#define PM1_SLP_EN 0x2000
+
+static uint64_t pm1_control_read(void *opaque, uint64_t offset, unsigned size)
+{
+    return offset ? 0 : PM1_SCI_EN;
+}
+
+static void pm1_control_write(void *opaque, uint64_t offset, unsigned size, uint64_t value)
+{
+    Pico *p = opaque;
+    if (!offset && size >= 2 && (value & PM1_SLP_EN) && PM1_SLP_TYP(value) == PICO_SLEEP_TYPE_OFF) {
+        kvm_guest_request(p->kvm, MACHINE_REQUEST_EXIT, 0);
+    }
 }
 
 static bool pico_reset(Machine *m, KvmEntry *entry, GError **errp)
@@ -51,6 +95,8 @@ static bool pico_reset(Machine *m, KvmEntry *entry, GError **errp)
             pico_serial_reset(p->serials[i]);
         }
     }
+    pico_virtio_reset(p->virtio);
+    p->pm1_enable = 0;
     return pico_boot_load(&p->boot, m, entry, errp);
 }
 
@@ -59,13 +105,17 @@ static void pico_free(Pico *p)
     for (unsigned i = 0; i < SERIALS_MAX; i++) {
         pico_serial_free(p->serials[i]);
     }
+    pico_virtio_free(p->virtio);
     pico_boot_close(&p->boot);
     g_free(p);
 }
 
 static void pico_destroy(Machine *m)
 {
-    pico_free(kvm_machine_data(m));
+    Pico *p = kvm_machine_data(m);
+
+    save_entry_list_remove(&m->save_entries, &p->acpi_entry);
+    pico_free(p);
 }
 
 static const KvmMachineOps pico_ops = { .reset = pico_reset, .destroy = pico_destroy };
@@ -73,8 +123,16 @@ static const KvmMachineOps pico_ops = { .reset = pico_reset, .destroy = pico_des
 static void add_devices(Machine *m, Pico *p)
 {
     kvm_add_io(p->kvm, &(KvmIo){
-        .port = true, .base = PORT_KEYBOARD, .len = 1, .read = keyboard_read, .write = keyboard_write,
+        .port = true, .base = PICO_PORT_RESET, .len = 1, .read = keyboard_read, .write = keyboard_write,
         .opaque = p,
+    });
+    kvm_add_io(p->kvm, &(KvmIo){
+        .port = true, .base = PICO_PM1A_EVENT, .len = 4, .read = pm1_event_read, .write = pm1_event_write,
+        .opaque = p,
+    });
+    kvm_add_io(p->kvm, &(KvmIo){
+        .port = true, .base = PICO_PM1A_CONTROL, .len = 2, .read = pm1_control_read,
+        .write = pm1_control_write, .opaque = p,
     });
     kvm_add_io(p->kvm, &(KvmIo){
         .port = true, .base = PORT_DEBUG_EXIT, .len = 4, .write = debug_exit_write, .opaque = p,
@@ -83,6 +141,17 @@ static void add_devices(Machine *m, Pico *p)
         p->serials[i] = pico_serial_new(m, p->kvm, g_ptr_array_index(m->serials, i), serial_places[i].base,
                                         serial_places[i].irq, i);
     }
+    p->acpi_entry = (SaveEntry){ .idstr = acpi_vmsd.name, .vmsd = &acpi_vmsd, .opaque = p };
+    save_entry_list_add(&m->save_entries, &p->acpi_entry);
+    pico_virtio_connect(p->virtio, p->kvm);
+}
+
+static GByteArray *acpi_tables(const Machine *m, const PicoVirtio *virtio)
+{
+    PicoVirtioPlace places[PICO_VIRTIO_SLOTS];
+    unsigned n = pico_virtio_places(virtio, places);
+
+    return pico_acpi_build(m->cpus, places, n);
 }
 
 static bool check(const Machine *m, GError **errp)
@@ -106,10 +175,12 @@ static bool pico_init(Machine *m, GError **errp)
         return false;
     }
     Pico *p = g_new0(Pico, 1);
-    if (!pico_boot_open(&p->boot, m, errp) || !(p->kvm = kvm_new(m, &pico_ops, p, errp))) {
+    if (!pico_boot_open(&p->boot, m, errp) || !(p->virtio = pico_virtio_new(m, errp)) ||
+        !(p->kvm = kvm_new(m, &pico_ops, p, errp))) {
         pico_free(p);
         return false;
     }
+    p->boot.acpi = acpi_tables(m, p->virtio);
     add_devices(m, p);
     return true;
 }
@@ -118,7 +189,7 @@ static const char *const pico_properties[] = { "x-slot-pages", NULL };
 
 const MachineType pico_machine_type = {
     .name = "pico",
-    .desc = "small x86-64 machine on KVM: a kernel, serial ports, no firmware",
+    .desc = "small x86-64 machine on KVM: a kernel, serial ports, virtio devices, no firmware",
     .max_cpus = KVM_ACCEL_VCPUS_MAX,
     .default_ram_size = 128 << 20,
     .properties = pico_properties,

@@ -15,6 +15,32 @@ PicoSerial *pico_serial_new(Machine *m, Kvm *kvm, Chardev *chr, uint16_t base, u
 void pico_serial_reset(PicoSerial *s);
 void pico_serial_free(PicoSerial *s);
 
+/* ---- virtio.c: the devices of -device ---- */
+
+typedef struct PicoVirtio PicoVirtio;
+
+/* Room for this many; device n of the command line is in slot n. */
+#define PICO_VIRTIO_SLOTS 8
+#define PICO_VIRTIO_BASE 0xd0000000u    /* of slot 0's registers; those of the next follow */
+#define PICO_VIRTIO_SIZE 0x1000u
+#define PICO_VIRTIO_LINE 16u            /* of slot 0 */
+
+/* Where the guest finds a device. */
+typedef struct PicoVirtioPlace {
+    uint8_t slot;
+    uint32_t base;
+    uint32_t line;
+} PicoVirtioPlace;
+
+/* Reads m->devices and m->drives and opens files; the guest cannot see the devices yet. */
+PicoVirtio *pico_virtio_new(Machine *m, GError **errp);
+/* Puts the devices where the guest finds them, and registers their sections. */
+void pico_virtio_connect(PicoVirtio *v, Kvm *kvm);
+/* @places has room for PICO_VIRTIO_SLOTS; returns how many there are. */
+unsigned pico_virtio_places(const PicoVirtio *v, PicoVirtioPlace *places);
+void pico_virtio_reset(PicoVirtio *v);
+void pico_virtio_free(PicoVirtio *v);
+
 /* ---- boot.c ---- */
 
 /* Files that boot, read once; the memory is written anew at each reset. */
@@ -22,6 +48,7 @@ typedef struct PicoBoot {
     GMappedFile *kernel;
     GMappedFile *initrd;        /* or NULL */
     const char *append;         /* never NULL */
+    GByteArray *acpi;           /* of pico_acpi_build(), or NULL: none */
 } PicoBoot;
 
 /* Opens the files.  A machine without -kernel has nothing to run: an error unless the guest will arrive. */
@@ -36,5 +63,19 @@ bool pico_boot_load(const PicoBoot *b, Machine *m, KvmEntry *entry, GError **err
 /* The MP table (specification 1.4) for @cpus processors, one I/O APIC and ISA lines 0-15 on pins 0-15. */
 #define PICO_MPTABLE_ADDR 0xf0000
 GByteArray *pico_mptable_build(unsigned cpus);
+
+/* ---- acpi.c ---- */
+
+#define PICO_ACPI_ADDR 0xe0000
+
+/* Ports that the tables speak of; machine.c has them. */
+#define PICO_PORT_RESET 0x64            /* PICO_RESET_VALUE pulls the reset line */
+#define PICO_RESET_VALUE 0xfe
+#define PICO_PM1A_EVENT 0x600           /* 16-bit status and enable: nothing happens here */
+#define PICO_PM1A_CONTROL 0x604         /* 16 bits: SCI_EN is on; sleep type and SLP_EN switch off */
+#define PICO_SLEEP_TYPE_OFF 5
+
+/* ACPI tables for @cpus processors and the devices at @places, to be put at PICO_ACPI_ADDR. */
+GByteArray *pico_acpi_build(unsigned cpus, const PicoVirtioPlace *places, unsigned n_places);
 
 #endif

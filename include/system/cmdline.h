@@ -107,6 +107,8 @@ typedef struct VmConfig {
     GPtrArray *monitors; /* of ConfigMonitor * */
     GPtrArray *chardevs; /* of ConfigText * */
     GPtrArray *serials;  /* of ConfigText *: chardev specs, "none" left out */
+    GPtrArray *devices;  /* of ConfigText * */
+    GPtrArray *drives;   /* of ConfigText * */
     GPtrArray *fds;      /* of ConfigFd * */
     char *qtest, *qtest_log;
     bool nographic, no_defaults, no_monitor; /* no_monitor: -monitor none */

@@ -70,6 +70,7 @@ struct Machine {
     char *cpu_model;                /* -cpu */
     char *kernel, *initrd, *append;
     GPtrArray *serials;             /* of Chardev *, not owned, in the order of -serial; never NULL */
+    GPtrArray *devices, *drives;    /* of char *: the texts of -device and -drive; never NULL */
     bool incoming;                  /* the guest will arrive: nothing is to be loaded into memory */
 
     /* Main thread.  Set by the program before machine_init(); may be NULL. */

@@ -45,6 +45,8 @@ ELSEWHERE = {
     'kvm-ioctl': 'test_kvm.py',
     'kvm-log-start': 'test_kvm.py',
     'kvm-set-msrs': 'test_kvm.py',
+    'virtio-blk-flush': 'test_virtio.py',
+    'virtio-blk-lock': 'test_virtio.py',
 }
 SCENARIOS = {
     'tcp': {'kind': 'tcp', 'capabilities': ('return-path', 'xbzrle')},

@@ -298,9 +298,9 @@ static void test_process_errors(void)
         {"-M|none,foo", "-M none,foo: Expected '=' after parameter 'foo'"},
         {"-", "-: invalid option"},
         {"---S", "---S: invalid option\nDid you mean -S?"},
-        {"-drive|x", "-drive: not supported: there is no such device or feature here"},
+        {"-netdev|x", "-netdev: not supported: there is no such device or feature here"},
         {"--usb", "--usb: not supported: there is no such device or feature here"},
-        {"x.img", "x.img: a disk image is of no use: there are no disks"},
+        {"x.img", "x.img: a disk image alone is of no use: see -drive"},
         {"-display|foo", "-display foo: Parameter 'type' does not accept value 'foo'"},
         {"-display|none,foo=1", "-display none,foo=1: Parameter 'foo' is unexpected"},
         {"-vga|foo", "-vga foo: unknown vga type: foo"},
@@ -332,7 +332,7 @@ static void test_process_errors(void)
 
 static void test_suggestions(void)
 {
-    assert_refused("-S|", ": a disk image is of no use: there are no disks");
+    assert_refused("-S|", ": a disk image alone is of no use: see -drive");
     assert_refused("-nosuchthing", "-nosuchthing: invalid option");
     assert_refused("-incomming|x", "-incomming: invalid option\nDid you mean -incoming?");
     assert_refused("--daemonise", "--daemonise: invalid option\nDid you mean -daemonize?");

@@ -22,8 +22,8 @@
 
 #include <string.h>
 
-/* A job ends at a multiple of so many pages of its block: 1 MiB. */
-#define JOB_PAGES 256
+/* A job ends at a multiple of so many pages of its block: 4 MiB. */
+#define JOB_PAGES 1024
 
 /* Runs in a job: where few pages are dirty they lie apart. */
 #define JOB_RUNS 64

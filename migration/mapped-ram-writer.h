@@ -10,7 +10,7 @@
  * Pages in one write.  For the page cache, longer ones make the kernel look for larger pieces of memory than
  * pay off: several times the CPU time was seen with 1 MiB.
  */
-#define MAPPED_RAM_WRITE_DIRECT   256       /* 1 MiB */
+#define MAPPED_RAM_WRITE_DIRECT   1024      /* 4 MiB */
 #define MAPPED_RAM_WRITE_BUFFERED 64        /* 256 KiB */
 
 /* A block in the file.  Fixed from the block list on, but for the bitmaps. */

@@ -349,14 +349,15 @@ static void end_id(FakeId *id)
     if (id->has_link) {
         fake_link_stop(&id->link);
     }
-    /* What came in while the link was ending. */
+    /* Their events are counted here. */
+    g_queue_clear_full(&id->requests, (GDestroyNotify)end_id);
+    /* What came in while the links were ending. */
     fake_lock_acquire();
     forget_events((FakeChannel *)id->id.channel, id);
     fake_lock_release();
     if (id->fd >= 0) {
         close(id->fd);
     }
-    g_queue_clear_full(&id->requests, (GDestroyNotify)end_id);
     g_free(id);
 }
 

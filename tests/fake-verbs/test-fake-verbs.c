@@ -612,11 +612,14 @@ static void test_events(void)
     fake_verbs_reset();
 }
 
-/* Completions of one queue keep their order; those of the two queues do not. */
+/*
+ * Completions of one queue keep their order; those of the two queues do not: each is seen before the other
+ * sooner or later, on a machine that is busy later.
+ */
 static void test_shuffle(void)
 {
-    unsigned early = 0;
-    for (int seed = 1; seed <= 20; seed++) {
+    unsigned early = 0, late = 0;
+    for (int seed = 1; seed <= 20 || ((!early || !late) && seed <= 2000); seed++) {
         g_autofree char *words = g_strdup_printf("delay=0:4000 seed=%d", seed);
         g_assert_null(fake_verbs_set(words));
         Pair p;
@@ -637,12 +640,13 @@ static void test_shuffle(void)
             if (ibv_poll_cq(p.src.recv_cq, 1, &wc) == 1) {
                 g_assert_cmpuint(wc.wr_id, ==, received++);
                 early += received > sent;
+                late += received < sent;
             }
         }
         free_pair(&p, 0);
     }
     g_assert_cmpuint(early, >, 0);
-    g_assert_cmpuint(early, <, 80);
+    g_assert_cmpuint(late, >, 0);
 }
 
 /* ---- leaks and violations are seen ---- */

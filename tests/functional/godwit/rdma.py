@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The way by RDMA: over a real device, in the box or on this machine, or over the fake verbs."""
+import errno
 import glob
 import json
 import os
@@ -19,11 +20,20 @@ def has_device():
 
 
 def free_port(address):
-    """A port that nobody uses for TCP; ports of RDMA are their own, those of the fake verbs are TCP's."""
+    """
+    A port that nobody uses for TCP; ports of RDMA are their own, those of the fake verbs are TCP's.  It is
+    outside of the range from which the kernel gives ports, so that nobody gets it before it is used.
+    """
     family = socket.AF_INET6 if ':' in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as s:
-        s.bind((address, 0))
-        return s.getsockname()[1]
+    while True:
+        port = random.randrange(12000, 32000)
+        with socket.socket(family, socket.SOCK_STREAM) as s:
+            try:
+                s.bind((address, port))
+                return port
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
 
 
 class Rdma(Route):

@@ -3,11 +3,8 @@
 #include "fake-verbs.h"
 #include "pair.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #define MIB (1024 * 1024ull)
 #define SIZE (3 * MIB + 5 * TARGET_PAGE_SIZE)
@@ -30,16 +27,21 @@ typedef struct Tally {
     unsigned runs, completed, failed, refused, handed_over;
 } Tally;
 
-static char *rdma_uri(void)
+/* Where @dst listens: at a port that was free when it did. */
+static char *rdma_uri(Vm *dst)
 {
-    /* A port that is free for TCP, which the fake verbs use. */
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t length = sizeof(address);
-    g_assert_cmpint(bind(fd, (struct sockaddr *)&address, length), ==, 0);
-    g_assert_cmpint(getsockname(fd, (struct sockaddr *)&address, &length), ==, 0);
-    close(fd);
-    return g_strdup_printf("rdma:127.0.0.1:%u", ntohs(address.sin_port));
+    g_autoptr(MigrationInfo) info = migration_query(dst->ctx);
+    g_assert_true(info->socket_address && info->socket_address->count == 1);
+    return g_strdup_printf("rdma:127.0.0.1:%s", info->socket_address->items[0]->u.inet->port);
+}
+
+static bool start(Vm *src, Vm *dst, GError **errp)
+{
+    if (!migration_incoming_start(dst->ctx, "rdma:127.0.0.1:0", NULL, true, errp)) {
+        return false;
+    }
+    g_autofree char *uri = rdma_uri(dst);
+    return migration_start(src->ctx, uri, NULL, false, errp);
 }
 
 /* Data, single zero pages, and a zero run across the border of a chunk. */
@@ -120,7 +122,6 @@ static void run(const Setting *setting, const char *words, Tally *tally)
 {
     Vm src, dst;
     g_autoptr(GError) error = NULL;
-    g_autofree char *uri = rdma_uri();
     g_autofree char *all = g_strdup_printf("%s %s", setting->verbs, words);
 
     fake_verbs_reset();
@@ -136,8 +137,7 @@ static void run(const Setting *setting, const char *words, Tally *tally)
     vm_set_parameter(&src, "max-bandwidth", "0");
 
     tally->runs++;
-    if (!migration_incoming_start(dst.ctx, uri, NULL, true, &error) ||
-        !migration_start(src.ctx, uri, NULL, false, &error)) {
+    if (!start(&src, &dst, &error)) {
         g_assert_nonnull(error);
         g_test_message("%s: %s", words, error->message);
         g_assert_cmpuint(fake_verbs_injected(), >, 0);

@@ -119,6 +119,15 @@ static bool tell_blocks(RdmaSource *s, const RdmaHeader *header, const uint8_t *
 {
     g_autofree RdmaBlockWire *wire = g_new0(RdmaBlockWire, s->n);
 
+    if (s->blocks_told) {
+        /* All memory would be registered once more. */
+        return error_set_protocol(errp, "The source has asked for the RAM blocks twice");
+    }
+    if (s->n > RDMA_BLOCKS_MAX) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "RDMA ERROR: %u RAM blocks are more than %u", s->n, RDMA_BLOCKS_MAX);
+        return false;
+    }
     if (!(s->c->private_data.pin_all ? register_all(s, errp) : probe_all(s, errp))) {
         return false;
     }

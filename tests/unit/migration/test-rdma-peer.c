@@ -898,6 +898,29 @@ static void test_many_chunks(void)
     assert_nothing_left();
 }
 
+/* A second request would register all memory again: refused, and what was registered once is given back. */
+static void act_blocks_twice(Source *s)
+{
+    to_the_round(s);
+    g_assert_true(say(s, BLOCKS_REQUEST, 1, NULL, 0));
+    while (peer_receive(&s->peer)) {
+        g_assert_cmpuint(s->peer.type, !=, BLOCKS_RESULT);
+        g_assert_cmpuint(s->peer.type, !=, READY);
+    }
+}
+
+static void test_blocks_twice(gconstpointer data)
+{
+    Vm dst;
+    Source s;
+    vm_init(&dst, SIZE, true);
+    run_source(&s, &dst, GPOINTER_TO_UINT(data), act_blocks_twice);
+    assert_dst_failed(&dst, "twice");
+    peer_free(&s.peer);
+    vm_clear(&dst);
+    assert_nothing_left();
+}
+
 /* Stream bytes where the stream is read: anything but QEMU_FILE is wrong, and so is an empty one. */
 static uint32_t stream_type;
 
@@ -1016,6 +1039,9 @@ int main(int argc, char **argv)
         g_test_add_data_func(path, &bad_commands[i], test_bad_command);
     }
     g_test_add_func("/rdma-peer/destination/many-chunks", test_many_chunks);
+    g_test_add_data_func("/rdma-peer/destination/blocks-twice", GUINT_TO_POINTER(0), test_blocks_twice);
+    g_test_add_data_func("/rdma-peer/destination/blocks-twice-pin-all", GUINT_TO_POINTER(PIN_ALL),
+                         test_blocks_twice);
     for (unsigned type = 0; type <= 12; type++) {
         g_autofree char *path = g_strdup_printf("/rdma-peer/destination/in-stream/%u", type);
         g_test_add_data_func(path, GUINT_TO_POINTER(type), test_type_in_stream);

@@ -133,15 +133,17 @@ static bool resolve_route(RdmaConnection *c, GError **errp)
                         "could not resolve rdma route", errp);
 }
 
-static bool connect_queue_pair(RdmaConnection *c, const RdmaPrivate *ask, unsigned limit_ms, GError **errp)
+static bool connect_queue_pair(RdmaConnection *c, const RdmaPrivate *wanted, unsigned limit_ms, GError **errp)
 {
+    RdmaPrivate ask = *wanted;
     uint8_t data[RDMA_PRIVATE_SIZE];
     struct rdma_conn_param param = {
         .private_data = data, .private_data_len = sizeof(data),
         .initiator_depth = INITIATOR_DEPTH, .retry_count = RETRY_COUNT,
     };
 
-    rdma_private_encode(data, ask);
+    ask.chunk_shift = rdma_connection_chunk_shift(c, ask.chunk_shift);
+    rdma_private_encode(data, &ask);
     if (rdma_connect(c->id, &param)) {
         return failed_call("connecting to destination!", errp);
     }
@@ -151,7 +153,10 @@ static bool connect_queue_pair(RdmaConnection *c, const RdmaPrivate *ask, unsign
         return false;
     }
     bool ok = rdma_private_parse_answer(&c->private_data, event->param.conn.private_data,
-                                        event->param.conn.private_data_len, ask, errp);
+                                        event->param.conn.private_data_len, &ask, errp);
+    if (!c->private_data.godwit) {
+        c->private_data.chunk_shift = ask.chunk_shift;
+    }
     rdma_ack_cm_event(event);
     trace_rdma_connected(c->private_data.pin_all, c->private_data.godwit, c->private_data.batches);
     return ok;

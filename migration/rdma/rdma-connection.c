@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "migration/rdma/rdma-chunk.h"
 #include "trace-migration.h"
 #include "util/error.h"
 #include "util/fault.h"
@@ -229,6 +230,14 @@ bool rdma_connection_set_up(RdmaConnection *c, GError **errp)
     }
     trace_rdma_set_up(c->limits.depth, c->limits.max_message, c->limits.max_region, c->limits.on_demand);
     return true;
+}
+
+unsigned rdma_connection_chunk_shift(const RdmaConnection *c, unsigned shift)
+{
+    while (shift > RDMA_PEER_SHIFT_MIN && UINT64_C(1) << shift > c->limits.max_region) {
+        shift--;
+    }
+    return shift;
 }
 
 static bool sends_done(const RdmaConnection *c, const void *opaque)

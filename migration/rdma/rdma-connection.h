@@ -163,10 +163,15 @@ void rdma_connection_cm_event(RdmaConnection *c, const struct rdma_cm_event *eve
 
 /* ---- rdma-cm.c: the source connects ---- */
 
-/* @what is the word for messages. */
+/*
+ * private_data.chunk_shift is then the size of chunks to be used, whatever
+ * the peer is: @ask's, or less if one of the devices cannot register so much as one.
+ */
 bool rdma_connection_connect(RdmaConnection *c, const InetSocketAddress *address, const RdmaPrivate *ask,
                              unsigned limit_ms, GCancellable *cancellable, GError **errp);
 
+/* The largest chunks, at most 2^@shift bytes, that the device can register as one region.  After set-up. */
+unsigned rdma_connection_chunk_shift(const RdmaConnection *c, unsigned shift);
 
 /* ---- waiting ---- */
 

@@ -142,7 +142,7 @@ static void make_tables(RdmaKeys *k, unsigned shift)
 
 static bool handle_reply(const RdmaHeader *header, const void *payload, void *opaque, GError **errp);
 
-RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, unsigned chunk_shift, GError **errp)
+RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, GError **errp)
 {
     if (ram->count > RDMA_BLOCKS_MAX) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
@@ -152,7 +152,7 @@ RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, unsigned chunk_shift, G
     RdmaKeys *k = g_new0(RdmaKeys, 1);
     k->c = c;
     k->ram = ram;
-    k->shift = chunk_shift;
+    k->shift = c->private_data.chunk_shift;
     k->exact = c->private_data.godwit && c->private_data.batches;
     k->pin_all = c->private_data.pin_all;
     k->n = ram->count;

@@ -10,7 +10,7 @@
 typedef struct RdmaKeys RdmaKeys;
 
 /* All blocks of @ram.  @c is told to hand its replies to the result. */
-RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, unsigned chunk_shift, GError **errp);
+RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, GError **errp);
 void rdma_keys_free(RdmaKeys *k);
 
 /*

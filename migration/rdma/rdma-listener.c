@@ -272,7 +272,11 @@ static void answer_request(RdmaListener *l, struct rdma_cm_id *id, const RdmaPri
     c->shared_events = rdma_events_ref(l->events);
     id->context = c;
     c->private_data = *asked;
-    if (!rdma_connection_set_up(c, &error) || !accept_queue_pair(c, &error)) {
+    bool ok = rdma_connection_set_up(c, &error);
+    if (ok && asked->godwit) {
+        c->private_data.chunk_shift = rdma_connection_chunk_shift(c, asked->chunk_shift);
+    }
+    if (!ok || !accept_queue_pair(c, &error)) {
         log_line(l, "connection rejected", error);
         rdma_reject(id, NULL, 0);
         rdma_connection_free(c);

@@ -417,7 +417,7 @@ RamSink *rdma_sink_new(RamSave *save, Channel *channel, GError **errp)
     s->c = rdma_channel_main(channel);
     s->pin_all = s->c->private_data.pin_all;
     s->round_end.notify = round_ended;
-    s->keys = rdma_keys_new(s->c, ram_save_list(save), ram_save_options(save)->p.x_rdma_chunk_shift, errp);
+    s->keys = rdma_keys_new(s->c, ram_save_list(save), errp);
     if (!s->keys) {
         sink_cleanup(&s->base);
         return NULL;

@@ -210,9 +210,10 @@ bool rdma_private_parse_answer(RdmaPrivate *p, const void *data, size_t len, con
 {
     *p = decode_private(data, len);
     p->pin_all = p->pin_all && asked->pin_all;
-    if (p->godwit && p->chunk_shift != asked->chunk_shift) {
-        return error_set_protocol(errp, "the destination has the RDMA chunk shift %u, not %u",
-                                  p->chunk_shift, asked->chunk_shift);
+    if (p->godwit && (p->chunk_shift < CHUNK_SHIFT_MIN || p->chunk_shift > asked->chunk_shift)) {
+        return error_set_protocol(errp,
+                                  "the destination has the RDMA chunk shift %u, not one between %u and %u",
+                                  p->chunk_shift, CHUNK_SHIFT_MIN, asked->chunk_shift);
     }
     return true;
 }

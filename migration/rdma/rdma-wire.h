@@ -148,7 +148,8 @@ RdmaCompress rdma_compress_decode(const void *payload, size_t i);
  *
  *   bit 0        pin-all: asked for, granted
  *   bits 24-31   0x67: the other bits are a Godwit's.  A QEMU answers with bit 0 alone
- *   bits 8-12    the source's chunk shift, 20 to 30; the destination answers with the same
+ *   bits 8-12    the source's chunk shift, 20 to 30; the destination answers with what both use: the same,
+ *                or less if its device cannot register so much as one
  *   bit 1        REGISTER_REQUEST and COMPRESS may have repeat > 1, results are 16 x repeat bytes
  */
 #define RDMA_VERSION 1
@@ -169,7 +170,7 @@ bool rdma_private_parse_request(RdmaPrivate *p, const void *data, size_t len, GE
 
 /*
  * What a destination answers.  As real ones do, the version is not looked at; nothing at all means no to
- * everything.  An answer with another chunk shift than @asked is an error.
+ * everything.  An answer with a larger chunk shift than @asked is an error.
  */
 bool rdma_private_parse_answer(RdmaPrivate *p, const void *data, size_t len, const RdmaPrivate *asked,
                                GError **errp);

@@ -47,6 +47,17 @@ class Lab:
             rdma.set_chunk(vm, chunk)
         return src, dst
 
+    def sparse_pair(self, names, size, chunk, specifications=('', '')):
+        """Memory that does not exist yet."""
+        source, destination = (self.find_program(name) for name in names)
+        src = self.vm(source, 'src', self.make_ram(size), specifications[0],
+                      options=compat_options(source, destination))
+        dst = self.vm(destination, 'dst', self.make_ram(size), specifications[1], incoming='defer')
+        for vm in (src, dst):
+            vm.set_parameters(max_bandwidth=0)
+            rdma.set_chunk(vm, chunk)
+        return src, dst
+
     def end(self, *vms):
         """They end, and have left nothing behind; the reports of those that are godwit."""
         reports = []
@@ -87,6 +98,43 @@ def test_memory_arrives(pair, chunk, pin_all, lab):
 @pytest.mark.parametrize('pair', [pair for pair in PAIRS if '7.2' not in pair], ids='->'.join)
 def test_return_path(pair, lab):
     src, dst = lab.pair(pair, capabilities=['return-path'])
+    perform(src, dst, Rdma())
+    dst.ram.assert_same(src.ram)
+    lab.end(src, dst)
+
+
+GIB = 1024 * MIB
+SMALL_REGIONS = 'limit=max_mr_size:0x4500000'
+
+
+@pytest.mark.parametrize('chunk, pair', ((GIB, ('godwit', 'godwit')), (GIB, ('godwit', '11.1')),
+                                         (GIB, ('11.1', 'godwit')), (MIB, ('godwit', '7.2')),
+                                         (MIB, ('7.2', 'godwit'))), ids=lambda v: '->'.join(v) if
+                         isinstance(v, tuple) else f'{v // MIB}M')
+def test_block_larger_than_the_largest_chunk(pair, chunk, lab):
+    """Its content lies across the border of the largest chunk, and at the end; the rest does not exist."""
+    size = GIB + 3 * MIB + 2 * PAGE
+    src, dst = lab.sparse_pair(pair, size, chunk)
+    for ram, byte in ((src.ram, 0x11), (dst.ram, 0xa5)):
+        with ram.open() as f:
+            for start, length in ((0, 5), (GIB // PAGE - 300, 600), (size // PAGE - 2, 2)):
+                f.seek(start * PAGE)
+                f.write(bytes([byte]) * length * PAGE)
+    with dst.ram.open() as f:
+        f.seek(700 * MIB)
+        f.write(bytes([0xa5]) * 100 * PAGE)
+    perform(src, dst, Rdma())
+    dst.ram.assert_same(src.ram)
+    lab.end(src, dst)
+
+
+@pytest.mark.parametrize('side', (0, 1), ids=('source', 'destination'))
+def test_chunk_that_is_no_region(side, lab):
+    """The device of one side cannot register a whole chunk: both take smaller ones."""
+    size = 160 * MIB + 3 * PAGE
+    specifications = [SMALL_REGIONS if i == side else '' for i in range(2)]
+    src, dst = lab.sparse_pair(('godwit', 'godwit'), size, GIB, specifications)
+    src.ram.fill(0x22)
     perform(src, dst, Rdma())
     dst.ram.assert_same(src.ram)
     lab.end(src, dst)

@@ -244,7 +244,17 @@ static void test_private_answer(void)
     uint8_t data[8];
     rdma_private_encode(data, &(RdmaPrivate){ 1, true, true, true, 23 });
     g_assert_false(rdma_private_parse_answer(&p, data, 8, &asked, &error));
-    g_assert_cmpstr(error->message, ==, "the destination has the RDMA chunk shift 23, not 22");
+    g_assert_cmpstr(error->message, ==,
+                    "the destination has the RDMA chunk shift 23, not one between 20 and 22");
+    g_clear_error(&error);
+    /* It may have to take smaller ones, but none that there are not. */
+    for (unsigned shift = 20; shift <= 22; shift++) {
+        rdma_private_encode(data, &(RdmaPrivate){ 1, true, true, true, shift });
+        g_assert_true(rdma_private_parse_answer(&p, data, 8, &asked, NULL));
+        g_assert_cmpuint(p.chunk_shift, ==, shift);
+    }
+    rdma_private_encode(data, &(RdmaPrivate){ 1, true, true, true, 19 });
+    g_assert_false(rdma_private_parse_answer(&p, data, 8, &asked, &error));
 }
 
 int main(int argc, char **argv)

@@ -808,7 +808,8 @@ const CmdlineOption cmdline_options[] = {
     {"serial", NULL, "DEV", SECTION_MONITOR, apply_serial, FIELD(serials), NULL,
      "Serial port on DEV; none: no port. Machines other than pico open DEV and write nothing to it."},
     {"device", NULL, "DRIVER[,PROPERTY=VALUE][,...]", SECTION_MONITOR, add_text, FIELD(devices), NULL,
-     "Device of machine pico: virtio-blk-device,drive=ID[,serial=TEXT]; virtio-rng-device."},
+     "Device of machine pico: virtio-blk-device,drive=ID[,serial=TEXT]; virtio-rng-device; "
+     "virtio-serial-device, and behind it virtconsole,chardev=ID."},
     {"drive", NULL, "if=none,id=ID,file=FILE[,format=raw][,readonly=on|off]", SECTION_MONITOR, add_text,
      FIELD(drives), NULL,
      "Disk image for a virtio-blk-device. Source and destination of a migration open the same FILE."},

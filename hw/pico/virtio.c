@@ -99,43 +99,80 @@ static bool add_drive(PicoVirtio *v, const char *text, GError **errp)
 
 /* ---- -device ---- */
 
-static VirtioDevice *make_rng(PicoVirtio *v, const KeyVal *options, GError **errp)
+/* Puts @device, which may be NULL for an error, into the next slot. */
+static bool put_in_slot(PicoVirtio *v, VirtioDevice *device)
 {
-    return virtio_rng_new(v->machine);
+    if (device) {
+        v->slots[v->n_slots++].device = device;
+    }
+    return device != NULL;
 }
 
-static VirtioDevice *make_blk(PicoVirtio *v, const KeyVal *options, GError **errp)
+static bool add_rng(PicoVirtio *v, const KeyVal *options, GError **errp)
+{
+    return put_in_slot(v, virtio_rng_new(v->machine));
+}
+
+static bool add_blk(PicoVirtio *v, const KeyVal *options, GError **errp)
 {
     const char *id = keyval_get(options, "drive");
     Drive *d = id ? find_drive(v, id) : NULL;
 
     if (!id) {
-        bad(errp, "drive property not set");
-        return NULL;
+        return bad(errp, "drive property not set");
     }
     if (!d) {
-        bad(errp, "Property 'virtio-blk-device.drive' can't find value '%s'", id);
-        return NULL;
+        return bad(errp, "Property 'virtio-blk-device.drive' can't find value '%s'", id);
     }
     if (d->used) {
-        bad(errp, "drive '%s' is already in use by another device", id);
-        return NULL;
+        return bad(errp, "drive '%s' is already in use by another device", id);
     }
     d->used = true;
     const VirtioBlkConfig config = {
         .id = id, .file = keyval_get(d->options, "file"), .serial = keyval_get(options, "serial"),
         .readonly = d->readonly, .incoming = v->machine->incoming,
     };
-    return virtio_blk_new(v->machine, &config, errp);
+    return put_in_slot(v, virtio_blk_new(v->machine, &config, errp));
+}
+
+static bool add_serial(PicoVirtio *v, const KeyVal *options, GError **errp)
+{
+    return put_in_slot(v, virtio_console_new(v->machine));
+}
+
+/* On the first virtio-serial-device whose port is free. */
+static bool add_console(PicoVirtio *v, const KeyVal *options, GError **errp)
+{
+    const char *id = keyval_get(options, "chardev");
+    Chardev *chr = id ? chardev_find(id) : NULL;
+
+    if (!id) {
+        return bad(errp, "chardev property not set");
+    }
+    if (!chr) {
+        return bad(errp, "Property 'virtconsole.chardev' can't find value '%s'", id);
+    }
+    if (chardev_has_front_end(chr)) {
+        return bad(errp, "chardev '%s' is already in use", id);
+    }
+    for (unsigned i = 0; i < v->n_slots; i++) {
+        if (virtio_console_attach(v->slots[i].device, chr)) {
+            return true;
+        }
+    }
+    return bad(errp, "there is no virtio-serial-device before it that has its port free");
 }
 
 static const struct {
     const char *name;
+    bool has_slot;
     const char *const *keys;
-    VirtioDevice *(*make)(PicoVirtio *v, const KeyVal *options, GError **errp);
+    bool (*add)(PicoVirtio *v, const KeyVal *options, GError **errp);
 } drivers[] = {
-    { "virtio-blk-device", (const char *const[]){ "driver", "id", "drive", "serial", NULL }, make_blk },
-    { "virtio-rng-device", (const char *const[]){ "driver", "id", NULL }, make_rng },
+    { "virtconsole", false, (const char *const[]){ "driver", "id", "chardev", NULL }, add_console },
+    { "virtio-blk-device", true, (const char *const[]){ "driver", "id", "drive", "serial", NULL }, add_blk },
+    { "virtio-rng-device", true, (const char *const[]){ "driver", "id", NULL }, add_rng },
+    { "virtio-serial-device", true, (const char *const[]){ "driver", "id", NULL }, add_serial },
 };
 
 static bool add_device(PicoVirtio *v, const char *text, GError **errp)
@@ -150,16 +187,10 @@ static bool add_device(PicoVirtio *v, const char *text, GError **errp)
         if (strcmp(name, drivers[i].name) != 0) {
             continue;
         }
-        if (v->n_slots == PICO_VIRTIO_SLOTS) {
+        if (drivers[i].has_slot && v->n_slots == PICO_VIRTIO_SLOTS) {
             return bad(errp, "machine pico has room for %d virtio devices", PICO_VIRTIO_SLOTS);
         }
-        if (!keyval_check_keys(options, drivers[i].keys, errp)) {
-            return false;
-        }
-        Slot *slot = &v->slots[v->n_slots];
-        slot->device = drivers[i].make(v, options, errp);
-        v->n_slots += slot->device != NULL;
-        return slot->device != NULL;
+        return keyval_check_keys(options, drivers[i].keys, errp) && drivers[i].add(v, options, errp);
     }
     return bad(errp, "'%s' is not a valid device model name", name ? name : "");
 }

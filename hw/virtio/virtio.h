@@ -5,6 +5,7 @@
 
 #include <sys/uio.h>
 
+#include "system/chardev.h"
 #include "system/machine.h"
 
 /*
@@ -206,5 +207,10 @@ typedef struct VirtioBlkConfig {
 } VirtioBlkConfig;
 
 VirtioDevice *virtio_blk_new(Machine *m, const VirtioBlkConfig *config, GError **errp);
+
+/* Nothing is connected to its port.  Main thread, as all of its life. */
+VirtioDevice *virtio_console_new(Machine *m);
+/* Connects @chr to the port; false if @v is no console or has something there.  Before the guest runs. */
+bool virtio_console_attach(VirtioDevice *v, Chardev *chr);
 
 #endif

@@ -13,6 +13,8 @@ from godwit.routes import perform
 LIGHT = {'set': 200, 'nap': 20000}
 DISK = 1 << 20
 
+SERIAL = ('-device', 'virtio-serial-device', '-device', 'virtconsole,chardev=a')
+
 REFUSED = [
     (['-device', 'x'], "-device x: 'x' is not a valid device model name\n"),
     (['-device', 'virtio-rng-device,drive=a'],
@@ -30,6 +32,13 @@ REFUSED = [
      "-device virtio-blk-device,drive=a: drive 'a': cannot open '/nonexistent': No such file or directory\n"),
     (['-device', 'virtio-rng-device'] * 9,
      '-device virtio-rng-device: machine pico has room for 8 virtio devices\n'),
+    (['-device', 'virtconsole'], '-device virtconsole: chardev property not set\n'),
+    (['-device', 'virtconsole,chardev=a'],
+     "-device virtconsole,chardev=a: Property 'virtconsole.chardev' can't find value 'a'\n"),
+    (['-chardev', 'null,id=a', '-device', 'virtconsole,chardev=a'],
+     '-device virtconsole,chardev=a: there is no virtio-serial-device before it that has its port free\n'),
+    (['-chardev', 'null,id=a', *SERIAL, *SERIAL],
+     "-device virtconsole,chardev=a: chardev 'a' is already in use\n"),
 ]
 
 

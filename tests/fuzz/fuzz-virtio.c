@@ -2,10 +2,11 @@
 /* Fuzz target: a guest that does anything to a virtio device: its registers, its queue, its requests. */
 
 /*
- * Byte 0: bit 0 block instead of rng, bit 1 the driver's part of the set-up has been done.  Then operations:
+ * Byte 0: bits 0 and 2 the kind (block, console, else rng), bit 1 the driver's part of the set-up is done,
+ * with the last queue.  Then operations:
  *   0 R V4     register 4 * R = V (little-endian)
  *   1 A2 N D*  memory at A = N bytes D
- *   2          notify
+ *   2          notify, all queues
  *   3          the guest stops and goes on
  *   4 R        read register 4 * R
  *   5 D*94     the device's section arrives
@@ -49,10 +50,10 @@ static uint32_t take(Input *in, unsigned bytes)
     return value;
 }
 
-static VirtioDevice *make_device(Machine *m, bool block)
+static VirtioDevice *make_device(Machine *m, uint32_t flags)
 {
-    if (!block) {
-        return virtio_rng_new(m);
+    if (!(flags & 1)) {
+        return flags & 4 ? virtio_console_new(m) : virtio_rng_new(m);
     }
     int fd = memfd_create("disk", MFD_CLOEXEC);
     g_assert(fd >= 0 && ftruncate(fd, DISK) == 0);
@@ -66,15 +67,16 @@ static VirtioDevice *make_device(Machine *m, bool block)
 
 static void set_up(VirtioDevice *v)
 {
-    static const uint32_t steps[][2] = {
-        { 0x70, 1 }, { 0x70, 3 }, { 0x24, 1 }, { 0x20, 1 }, { 0x70, 11 }, { 0x30, 0 }, { 0x38, 8 },
+    uint32_t queue = v->ops->n_queues - 1;
+    const uint32_t steps[][2] = {
+        { 0x70, 1 }, { 0x70, 3 }, { 0x24, 1 }, { 0x20, 1 }, { 0x70, 11 }, { 0x30, queue }, { 0x38, 8 },
         { 0x80, 0x1000 }, { 0x90, 0x2000 }, { 0xa0, 0x3000 }, { 0x44, 1 }, { 0x70, 15 },
     };
 
     for (size_t i = 0; i < G_N_ELEMENTS(steps); i++) {
         virtio_mmio_write(v, steps[i][0], 4, steps[i][1]);
     }
-    g_assert(v->state.queues[0].ready);
+    g_assert(v->state.queues[queue].ready);
 }
 
 static void load(VirtioDevice *v, Input *in)
@@ -112,7 +114,10 @@ static void operate(VirtioDevice *v, uint8_t *memory, Input *in)
         in->size -= n;
         break;
     case 2:
-        virtio_mmio_write(v, VIRTIO_MMIO_QUEUE_NOTIFY, 4, 0);
+        for (unsigned q = 0; q < VIRTIO_QUEUES_MAX; q++) {
+            virtio_mmio_write(v, VIRTIO_MMIO_QUEUE_NOTIFY, 4, q);
+        }
+        g_main_context_iteration(NULL, FALSE);
         break;
     case 3:
         virtio_device_pause(v);
@@ -139,7 +144,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     block.host = mmap(NULL, MEMORY + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     g_assert(block.host != MAP_FAILED && mprotect(block.host + MEMORY, 4096, PROT_NONE) == 0);
     ram_list_add(&m->ram, &block, NULL);
-    VirtioDevice *v = make_device(m, flags & 1);
+    VirtioDevice *v = make_device(m, flags);
     virtio_device_resume(v);
     if (flags & 2) {
         set_up(v);

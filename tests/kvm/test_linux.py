@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """
-A Linux on machine pico: the distribution's kernel and a busybox initramfs, migrated over several transports
-in one go.  It runs where KVM runs a Linux; scripts/rdma-box is such a place, and this test goes there.
+A Linux on machine pico: the distribution's kernels, usual and for clouds, and a busybox initramfs, with a
+disk, a console and random numbers, migrated over several transports in one go.  It runs where KVM runs a
+Linux; scripts/rdma-box is such a place, and this test goes there.
 """
-import glob
-import gzip
+import hashlib
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import threading
 import time
 
 import pytest
+from godwit import kernels
 from godwit.deadline import poll
 from godwit.relay import connect_unix
 from godwit.routes import Route, perform
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
-CACHES = pathlib.Path(os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache')
-KERNELS = str(CACHES / 'godwit' / 'rdma-box' / 'kernel' / 'boot' / 'vmlinuz-*')
 IN_BOX = 'BOX_HOST' in os.environ
-MEMORY = 224
+MEMORY = 256
+DISK = 8 << 20
 
-LINE = re.compile(r'@(ready|md5|heard|count) (.*)')
+LINE = re.compile(r'@(ready|md5|rng|wrote|disk|heard|count|tick) (.*)')
 
 
 def test_in_box(pytestconfig):
@@ -33,10 +32,11 @@ def test_in_box(pytestconfig):
         pytest.skip('this is the box')
     if not os.environ.get('GODWIT_LINUX'):
         pytest.skip('boots a Linux under nested KVM, which takes minutes: GODWIT_LINUX=1 asks for it')
-    words = [TOP / 'scripts' / 'rdma-box', '--timeout', '1500', '--', '/usr/bin/python3', '-m', 'pytest',
+    kernels.prepare('linux-image-cloud-amd64')
+    words = [TOP / 'scripts' / 'rdma-box', '--timeout', '2400', '--', '/usr/bin/python3', '-m', 'pytest',
              '-q', '-s', '-p', 'no:cacheprovider', HERE, '--build-dir',
              os.path.abspath(pytestconfig.getoption('--build-dir')), '--timeout-scale', '10']
-    result = subprocess.run(words, capture_output=True, text=True, timeout=1600)
+    result = subprocess.run(words, capture_output=True, text=True, timeout=2500)
     print(result.stdout[-20000:], result.stderr[-4000:])
     assert result.returncode == 0
 
@@ -86,42 +86,35 @@ def numbers(found, kind):
     return [int(text.split()[0]) for _, k, text in found if k == kind]
 
 
-@pytest.fixture(scope='module')
-def kernel():
+@pytest.fixture
+def make_linux(godwit, make_vm, folder):
+    """make_linux(name, package, cpus, incoming=None); all of one test share a disk."""
     if not IN_BOX:
         pytest.skip('test_in_box runs this in the box')
-    found = sorted(glob.glob(KERNELS))
-    if not found:
-        pytest.skip('scripts/rdma-box has not unpacked a kernel yet')
-    return found[-1]
+    disk = os.path.join(folder, 'disk.img')
+    with open(disk, 'wb') as f:
+        f.truncate(DISK)
 
-
-@pytest.fixture
-def initrd(folder):
-    root = os.path.join(folder, 'initrd')
-    os.makedirs(os.path.join(root, 'bin'))
-    shutil.copy('/bin/busybox', os.path.join(root, 'bin', 'busybox'))
-    shutil.copy(HERE / 'init', os.path.join(root, 'init'))
-    os.chmod(os.path.join(root, 'init'), 0o755)
-    os.makedirs(os.path.join(root, 'dev'))
-    packed = subprocess.run('find . | cpio -o -H newc --quiet', shell=True, cwd=root, capture_output=True,
-                            check=True)
-    path = os.path.join(folder, 'initrd.gz')
-    with open(path, 'wb') as f:
-        f.write(gzip.compress(packed.stdout, 1))
-    return path
-
-
-@pytest.fixture
-def make_linux(godwit, make_vm, folder, kernel, initrd):
-    def make(name, cpus, incoming=None):
+    def make(name, package, cpus, incoming=None):
         tty = os.path.join(folder, f'{name}.tty')
+        try:
+            image, version = kernels.find(package)
+        except kernels.Missing as reason:
+            pytest.skip(str(reason))
+        initrd = os.path.join(folder, 'initrd.gz')
+        if not os.path.exists(initrd):
+            kernels.make_initrd(package, version, HERE / 'init', folder)
         # panic=-1: a guest that cannot go on resets, and the process ends with -no-reboot.
-        options = ['-accel', 'kvm', '-m', str(MEMORY), '-smp', str(cpus), '-kernel', kernel,
+        options = ['-accel', 'kvm', '-m', str(MEMORY), '-smp', str(cpus), '-kernel', image,
                    '-initrd', initrd, '-append', 'console=ttyS0 panic=-1 loglevel=4', '-no-reboot',
-                   '-serial', f'unix:{tty},server=on,wait=off']
+                   '-serial', f'unix:{tty},server=on,wait=off',
+                   '-drive', f'if=none,id=disk0,file={disk},format=raw',
+                   '-device', 'virtio-blk-device,drive=disk0', '-device', 'virtio-rng-device',
+                   '-chardev', f'socket,id=hvc,path={tty}.hvc,server=on,wait=off',
+                   '-device', 'virtio-serial-device', '-device', 'virtconsole,chardev=hvc']
         vm = make_vm(godwit, name, incoming=incoming, machine='pico', options=options)
-        vm.console = Console(tty)
+        vm.console, vm.hvc = Console(tty), Console(f'{tty}.hvc')
+        vm.disk = disk
         return vm
     return make
 
@@ -142,9 +135,10 @@ class Rdma(Route):
         src.call('migrate', uri=self.uri)
 
 
-@pytest.mark.parametrize('cpus', (1, 2))
-def test_linux(cpus, make_linux, make_route):
-    vms = [make_linux('vm0', cpus)]
+@pytest.mark.parametrize('package,cpus', (('linux-image-amd64', 1), ('linux-image-amd64', 2),
+                                          ('linux-image-cloud-amd64', 1), ('linux-image-cloud-amd64', 2)))
+def test_linux(package, cpus, make_linux, make_route):
+    vms = [make_linux('vm0', package, cpus)]
     consoles = [vms[0].console]
 
     def wait_count(more, seconds=120):
@@ -155,39 +149,68 @@ def test_linux(cpus, make_linux, make_route):
     downtimes = []
     for number, (kind, capabilities) in enumerate(HOPS, 1):
         src = vms[-1]
-        dst = make_linux(f'vm{number}', cpus, incoming='defer')
+        dst = make_linux(f'vm{number}', package, cpus, incoming='defer')
         for vm in (src, dst):
             vm.set_capabilities('return-path', 'multifd', 'mapped-ram', state=False)
             vm.set_capabilities(*capabilities)
         src.set_parameters(max_bandwidth=0, downtime_limit=500)
         src.console.send(f'before hop {number}\n')
+        src.hvc.send(f'before hop {number}\n')
         start = time.monotonic()
         route = Rdma(None) if kind == 'rdma' else make_route(kind)
         at_source, _ = perform(src, dst, route, seconds=60)
         # A guest that is saved and loaded later was away all the while.
         away = at_source['downtime'] / 1000 if kind != 'file' else time.monotonic() - start
         downtimes.append(away)
-        print(f'{cpus} cpus, {kind} {capabilities}: {at_source["total-time"]} ms, downtime '
+        print(f'{package}, {cpus} cpus, {kind} {capabilities}: {at_source["total-time"]} ms, downtime '
               f'{at_source["downtime"]} ms, {at_source.get("x-downtime")}, {at_source.get("x-dirty-log")}')
         vms.append(dst)
         consoles.append(dst.console)
         wait_count(20)
         dst.console.send(f'after hop {number}\n')
+        dst.hvc.send(f'after hop {number}\n')
         poll(lambda: f'after hop {number}' in [text for _, kind, text in events(consoles) if kind == 'heard'],
              30, 'what was typed is heard', interval=0.2)
         src.quit()
     before = len(numbers(events(consoles), 'md5'))
     poll(lambda: len(numbers(events(consoles), 'md5')) >= before + 2, 60, 'the sums go on', interval=0.5)
-    check(events(consoles), len(HOPS), downtimes)
+    vms[-1].console.send('stop\n')
+    poll(lambda: numbers(events(consoles), 'disk'), 60, 'the disk is read', interval=0.5)
+    check(events(consoles), cpus, len(HOPS), downtimes)
+    check_hvc(events([vm.hvc for vm in vms]), len(HOPS))
+    check_disk(events(consoles), vms[-1].disk)
 
 
-def check(found, hops, downtimes):
+def check_hvc(found, hops):
+    """The virtio console loses and repeats nothing either."""
+    ticks = numbers(found, 'tick')
+    assert ticks == list(range(len(ticks))) and len(ticks) > hops
+    heard = [text for _, kind, text in found if kind == 'heard']
+    assert heard == [f'{when} hop {n}' for n in range(1, hops + 1) for when in ('before', 'after')]
+
+
+def check_disk(found, path):
+    """What the guest believes to have written, what it reads and what is in the file are the same."""
+    (written, shadow, disk), = [text.split() for _, kind, text in found if kind == 'disk']
+    wrote = numbers(found, 'wrote')
+    assert wrote == list(range(1, len(wrote) + 1)) and len(wrote) == int(written)
+    assert len(wrote) > 10 * len(HOPS)
+    with open(path, 'rb') as f:
+        assert shadow == disk == hashlib.sha256(f.read()).hexdigest()
+    rng = numbers(found, 'rng')
+    assert rng == list(range(1, len(rng) + 1)) and len(rng) > len(HOPS)
+    print(f'{len(wrote)} pieces written to the disk, {len(rng)} reads of random bytes')
+
+
+def check(found, cpus, hops, downtimes):
+    ready, = [text for _, kind, text in found if kind == 'ready']
+    assert ready.endswith(f' cpus {cpus}')
     counted = numbers(found, 'count')
     assert counted == list(range(len(counted))), 'lines of the counter are lost or come twice'
     sums = numbers(found, 'md5')
     assert sums == list(range(1, len(sums) + 1)) and not [t for _, k, t in found if 'BAD' in t]
     heard = [text for _, kind, text in found if kind == 'heard']
-    assert heard == [f'{when} hop {n}' for n in range(1, hops + 1) for when in ('before', 'after')]
+    assert heard == [f'{when} hop {n}' for n in range(1, hops + 1) for when in ('before', 'after')] + ['stop']
     ups = [float(text.split()[1]) for _, kind, text in found if kind == 'count']
     clocks = [int(text.split()[2]) for _, kind, text in found if kind == 'count']
     assert ups == sorted(ups) and clocks == sorted(clocks), 'a clock went back'

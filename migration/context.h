@@ -87,6 +87,7 @@ typedef struct Migration {
     PolicyWindow window;
     uint64_t window_committed;              /* bytes sent and in flight when the window began */
     ThrottleState throttle;
+    uint64_t dirty_limit;                   /* MB/s that every vCPU is limited to; 0: they are not */
     bool exact;                             /* no page was sent since the last sync */
     int64_t last_sync_us;
     uint64_t dirty_bytes_at_sync;

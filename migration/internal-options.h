@@ -38,6 +38,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(MigrationOptions, migration_options_free)
 /* For tests: accept options that have no effect yet, so that their ranges and cross checks can be tried. */
 void migration_option_store_allow_unsupported(MigrationOptionStore *store);
 
+/* Set by migration.c before anything else: the VM has what capability dirty-limit needs. */
+void migration_option_store_set_dirty_limiter(MigrationOptionStore *store, bool there);
+
 /* Set by migration.c while an outgoing (incoming) migration exists: some options must not change then. */
 void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming);
 

@@ -59,6 +59,7 @@ MigrationContext *migration_context_new(const MigrationHostOps *ops, void *opaqu
     MigrationContext *ctx = g_new0(MigrationContext, 1);
     ctx->host = (MigrationHost){ ops, opaque };
     ctx->options = migration_option_store_new();
+    migration_option_store_set_dirty_limiter(ctx->options, ops->dirty_limiter(opaque) != NULL);
     ctx->blockers = g_array_new(FALSE, FALSE, sizeof(MigrationBlocker));
     g_mutex_init(&ctx->lock);
     g_cond_init(&ctx->cond);

@@ -160,11 +160,6 @@ static bool zero_copy_impossible(const bool *caps, const MigrationParameters *p)
     return !caps[CAP(MULTIFD)] || caps[CAP(XBZRLE)] || compression_or_tls(p);
 }
 
-static bool always(const bool *caps, const MigrationParameters *p)
-{
-    return true;
-}
-
 static bool mapped_ram_impossible(const bool *caps, const MigrationParameters *p)
 {
     return compression_or_tls(p);
@@ -195,8 +190,9 @@ static const CapabilityRule later_rules[] = {
       "Capability 'switchover-ack' requires capability 'return-path'" },
     { CAP(DIRTY_LIMIT), CAP(AUTO_CONVERGE), false, NULL,
       "dirty-limit conflicts with auto-converge either of then available currently" },
-    { CAP(DIRTY_LIMIT), 0, false, always,
-      "dirty-limit requires KVM with accelerator property 'dirty-ring-size' set" },
+};
+
+static const CapabilityRule last_rules[] = {
     { CAP(MULTIFD), CAP(XBZRLE), false, NULL, "Multifd is not compatible with xbzrle" },
     { CAP(MAPPED_RAM), CAP(XBZRLE), false, NULL, "Mapped-ram migration is incompatible with xbzrle" },
     { CAP(MAPPED_RAM), CAP(POSTCOPY_RAM), false, NULL, "Mapped-ram migration is incompatible with postcopy" },
@@ -274,11 +270,19 @@ bool migration_check_rdma(const bool *caps, const MigrationParameters *p, GError
     return !message;
 }
 
+static bool check_dirty_limit(const bool *caps, bool can_limit_dirtying, GError **errp)
+{
+    return !caps[CAP(DIRTY_LIMIT)] || can_limit_dirtying ||
+           invalid(errp, "dirty-limit requires KVM with accelerator property 'dirty-ring-size' set");
+}
+
 bool migration_check_capabilities(const bool *caps, const MigrationParameters *p, bool allow_unsupported,
-                                  GError **errp)
+                                  bool can_limit_dirtying, GError **errp)
 {
     return (allow_unsupported || check_capabilities_supported(caps, errp)) &&
            check_rules(first_rules, G_N_ELEMENTS(first_rules), caps, p, errp) &&
            (!caps[CAP(BACKGROUND_SNAPSHOT)] || check_background_snapshot(caps, errp)) &&
-           check_rules(later_rules, G_N_ELEMENTS(later_rules), caps, p, errp);
+           check_rules(later_rules, G_N_ELEMENTS(later_rules), caps, p, errp) &&
+           check_dirty_limit(caps, can_limit_dirtying, errp) &&
+           check_rules(last_rules, G_N_ELEMENTS(last_rules), caps, p, errp);
 }

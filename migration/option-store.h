@@ -13,6 +13,7 @@ struct MigrationOptionStore {
     bool outgoing, incoming;        /* a migration exists */
     bool rdma;                      /* the incoming one is by RDMA */
     bool allow_unsupported;
+    bool can_limit_dirtying;        /* what capability dirty-limit needs is there */
     /* Which of the two spellings of the RDMA chunk size were given by -global. */
     bool chunk_size_given, chunk_shift_given;
 };
@@ -31,7 +32,7 @@ bool migration_check_parameters(const MigrationParameters *p, bool allow_unsuppo
 
 /* No capability without what it needs, or together with what it does not go with. */
 bool migration_check_capabilities(const bool *caps, const MigrationParameters *p, bool allow_unsupported,
-                                  GError **errp);
+                                  bool can_limit_dirtying, GError **errp);
 
 /*
  * x-rdma-chunk-size and x-rdma-chunk-shift are one setting.  Makes the one that was not given follow the

@@ -155,6 +155,13 @@ void migration_option_store_allow_unsupported(MigrationOptionStore *store)
     g_mutex_unlock(&store->lock);
 }
 
+void migration_option_store_set_dirty_limiter(MigrationOptionStore *store, bool there)
+{
+    g_mutex_lock(&store->lock);
+    store->can_limit_dirtying = there;
+    g_mutex_unlock(&store->lock);
+}
+
 void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing, bool incoming)
 {
     g_mutex_lock(&store->lock);
@@ -200,7 +207,8 @@ static bool adopt(MigrationOptionStore *store, MigrationParameters *staged, bool
 {
     bool ok = migration_check_parameters(staged, store->allow_unsupported, errp) &&
               migration_unify_chunk_size(staged, size_given, shift_given, errp) &&
-              migration_check_capabilities(store->o.caps, staged, store->allow_unsupported, errp) &&
+              migration_check_capabilities(store->o.caps, staged, store->allow_unsupported,
+                                           store->can_limit_dirtying, errp) &&
               (!store->rdma || migration_check_rdma(store->o.caps, staged, errp));
 
     if (ok) {
@@ -282,7 +290,8 @@ bool migration_set_capabilities(MigrationOptionStore *store, const MigrationCapa
     for (size_t i = 0; i < caps->count; i++) {
         staged[caps->items[i]->capability] = caps->items[i]->state;
     }
-    bool ok = migration_check_capabilities(staged, &store->o.p, store->allow_unsupported, errp) &&
+    bool ok = migration_check_capabilities(staged, &store->o.p, store->allow_unsupported,
+                                           store->can_limit_dirtying, errp) &&
               (!store->rdma || migration_check_rdma(staged, &store->o.p, errp)) &&
               may_change(store, staged, errp);
     if (ok) {

@@ -76,7 +76,26 @@ void throttle_start(ThrottleState *t, int64_t now_us, uint64_t sent)
     *t = (ThrottleState){ .period_start_us = now_us, .period_sent = sent };
 }
 
-static unsigned next_percent(const ThrottleState *t, const ThrottleLimits *limits, double allowed)
+bool throttle_is_due(ThrottleState *t, unsigned trigger_threshold, int64_t now_us, uint64_t dirtied,
+                     uint64_t sent)
+{
+    t->dirtied += dirtied;
+    if (now_us - t->period_start_us <= THROTTLE_PERIOD_US) {
+        return false;
+    }
+    t->last_dirtied = (double)t->dirtied;
+    t->last_allowed = (double)(sent - t->period_sent) * trigger_threshold / 100;
+    t->period_start_us = now_us;
+    t->period_sent = sent;
+    t->dirtied = 0;
+    if (t->last_dirtied <= t->last_allowed || ++t->high_periods < THROTTLE_HIGH_PERIODS) {
+        return false;
+    }
+    t->high_periods = 0;
+    return true;
+}
+
+static unsigned next_percent(const ThrottleState *t, const ThrottleLimits *limits)
 {
     if (t->percent == 0) {
         return MIN(limits->initial, limits->max);
@@ -85,7 +104,7 @@ static unsigned next_percent(const ThrottleState *t, const ThrottleLimits *limit
     if (limits->tailslow) {
         /* Dirtying is taken to be proportional to the share of time that the vCPUs run. */
         double share = 100.0 - t->percent;
-        double balanced = share * allowed / (double)t->dirtied;
+        double balanced = share * t->last_allowed / t->last_dirtied;
         step = MIN(step, (unsigned)(share - balanced));
     }
     return MIN(t->percent + step, limits->max);
@@ -94,18 +113,10 @@ static unsigned next_percent(const ThrottleState *t, const ThrottleLimits *limit
 bool throttle_after_sync(ThrottleState *t, const ThrottleLimits *limits, int64_t now_us, uint64_t dirtied,
                          uint64_t sent)
 {
-    t->dirtied += dirtied;
-    if (now_us - t->period_start_us <= THROTTLE_PERIOD_US) {
-        return false;
-    }
     unsigned before = t->percent;
-    double allowed = (double)(sent - t->period_sent) * limits->trigger_threshold / 100;
-    if ((double)t->dirtied > allowed && ++t->high_periods >= THROTTLE_HIGH_PERIODS) {
-        t->high_periods = 0;
-        t->percent = next_percent(t, limits, allowed);
+
+    if (throttle_is_due(t, limits->trigger_threshold, now_us, dirtied, sent)) {
+        t->percent = next_percent(t, limits);
     }
-    t->period_start_us = now_us;
-    t->period_sent = sent;
-    t->dirtied = 0;
     return t->percent != before;
 }

@@ -28,7 +28,7 @@ typedef struct PolicyState {
     uint64_t threshold;         /* bytes that fit into the downtime limit */
     bool exact;                 /* the dirty log was fetched since the last page was sent */
     bool switchover_allowed;    /* no acknowledgement is missing, or the guest does not run */
-    bool sync_due;              /* auto-converge: the last sync was too long ago to judge the guest */
+    bool sync_due;              /* the last sync was too long ago to judge the guest */
 } PolicyState;
 
 PolicyStep policy_next_step(const PolicyState *state);
@@ -63,7 +63,7 @@ uint64_t policy_threshold(double bytes_per_ms, uint64_t downtime_limit_ms);
 /* Milliseconds that @dirty_bytes would take, rounded down; INT64_MAX if the bandwidth is 0. */
 int64_t policy_expected_downtime(uint64_t dirty_bytes, double bytes_per_ms);
 
-/* ---- auto-converge ---- */
+/* ---- auto-converge and dirty-limit ---- */
 
 typedef struct ThrottleLimits {
     unsigned trigger_threshold;     /* percent of the bytes sent that the guest may dirty */
@@ -78,6 +78,8 @@ typedef struct ThrottleState {
     uint64_t period_sent;           /* counter of bytes sent when the period began */
     uint64_t dirtied;               /* bytes dirtied in this period so far */
     unsigned high_periods;          /* periods above the threshold since the last step */
+    double last_dirtied;            /* bytes, in the period before */
+    double last_allowed;            /* how many it might have been */
     unsigned percent;               /* now; 0: off */
 } ThrottleState;
 
@@ -85,8 +87,13 @@ void throttle_start(ThrottleState *t, int64_t now_us, uint64_t sent);
 
 /*
  * After each sync: @dirtied bytes became dirty since the sync before, @sent is the counter of bytes sent.
- * Returns true if t->percent has changed.
+ * Returns true if the guest is to be slowed down: it has dirtied more than @trigger_threshold percent of what
+ * was sent, in two periods since the last time.
  */
+bool throttle_is_due(ThrottleState *t, unsigned trigger_threshold, int64_t now_us, uint64_t dirtied,
+                     uint64_t sent);
+
+/* The same, and takes the next step of auto-converge.  Returns true if t->percent has changed. */
 bool throttle_after_sync(ThrottleState *t, const ThrottleLimits *limits, int64_t now_us,
                          uint64_t dirtied, uint64_t sent);
 

@@ -14,7 +14,7 @@
 /* How long to sleep when there is nothing to send but the destination is not ready. */
 #define WAIT_US 10000
 
-/* With auto-converge the guest's rate is looked at this often, however long a round takes. */
+/* With auto-converge or dirty-limit the guest's rate is looked at this often, however long a round takes. */
 #define THROTTLE_SYNC_US (5 * 1000 * 1000)
 
 /* ---- waiting and being interrupted ---- */
@@ -323,7 +323,7 @@ static bool auto_converges(const Migration *m)
     return m->options->caps[MIGRATION_CAPABILITY_AUTO_CONVERGE] && host->ops->has_vcpus(host->opaque);
 }
 
-static void converge(Migration *m, uint64_t dirtied)
+static void auto_converge(Migration *m, uint64_t dirtied)
 {
     ThrottleLimits limits = {
         .trigger_threshold = m->live->throttle_trigger_threshold,
@@ -332,10 +332,51 @@ static void converge(Migration *m, uint64_t dirtied)
         .max = m->live->max_cpu_throttle,
         .tailslow = m->live->cpu_throttle_tailslow,
     };
-    if (auto_converges(m) &&
-        throttle_after_sync(&m->throttle, &limits, m->last_sync_us, dirtied, bytes_sent(m))) {
+    if (throttle_after_sync(&m->throttle, &limits, m->last_sync_us, dirtied, bytes_sent(m))) {
         set_throttle(m, m->throttle.percent);
     }
+}
+
+/* What capability dirty-limit works on; NULL without it. */
+static DirtyLimiter *dirty_limiter(const Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    return m->options->caps[MIGRATION_CAPABILITY_DIRTY_LIMIT] ? host->ops->dirty_limiter(host->opaque) : NULL;
+}
+
+/* @mb_per_s 0: no limit any more. */
+static bool set_dirty_limit(Migration *m, uint64_t mb_per_s, GError **errp)
+{
+    DirtyLimiter *limiter = dirty_limiter(m);
+
+    if (m->dirty_limit == mb_per_s) {
+        return true;
+    }
+    trace_migration_dirty_limit(mb_per_s);
+    m->dirty_limit = mb_per_s;
+    return dirty_limiter_set(limiter, DIRTY_LIMIT_MIGRATION, DIRTY_LIMIT_ALL_VCPUS, mb_per_s, errp);
+}
+
+/* Once a limit is in force it follows the parameter. */
+static bool limit_dirtying(Migration *m, uint64_t dirtied, GError **errp)
+{
+    bool due = throttle_is_due(&m->throttle, m->live->throttle_trigger_threshold, m->last_sync_us, dirtied,
+                               bytes_sent(m));
+
+    dirty_limiter_set_period(dirty_limiter(m), (unsigned)m->live->x_vcpu_dirty_limit_period);
+    return (!due && !m->dirty_limit) || set_dirty_limit(m, m->live->vcpu_dirty_limit, errp);
+}
+
+/* The last sync found @dirtied new bytes. */
+static bool converge(Migration *m, uint64_t dirtied, GError **errp)
+{
+    if (dirty_limiter(m)) {
+        return limit_dirtying(m, dirtied, errp);
+    }
+    if (auto_converges(m)) {
+        auto_converge(m, dirtied);
+    }
+    return true;
 }
 
 /* One exact query: fetch the dirty log and count again. */
@@ -355,8 +396,7 @@ static bool sync_dirty(Migration *m, GError **errp)
     if (m->options->caps[MIGRATION_CAPABILITY_EVENTS]) {
         host->ops->event_pass(host->opaque, (int64_t)pass);
     }
-    converge(m, m->dirty_bytes_at_sync - before);
-    return true;
+    return converge(m, m->dirty_bytes_at_sync - before, errp);
 }
 
 static void update_window(Migration *m)
@@ -443,7 +483,7 @@ static PolicyStep next_step(Migration *m)
         .threshold = threshold,
         .exact = m->exact,
         .switchover_allowed = acks == 0 || host->ops->run_state(host->opaque) != RUN_STATE_RUNNING,
-        .sync_due = auto_converges(m) && since_sync > THROTTLE_SYNC_US,
+        .sync_due = (auto_converges(m) || dirty_limiter(m)) && since_sync > THROTTLE_SYNC_US,
     };
     return policy_next_step(&state);
 }
@@ -615,6 +655,10 @@ static void release(Migration *m)
 {
     if (m->figures.throttle_percent) {
         set_throttle(m, 0);
+    }
+    if (dirty_limiter(m)) {
+        set_dirty_limit(m, 0, NULL);
+        dirty_limiter_set_period(dirty_limiter(m), DIRTY_LIMIT_PERIOD_MS);
     }
     savevm_free(g_steal_pointer(&m->save));
     stream_writer_free(g_steal_pointer(&m->writer));

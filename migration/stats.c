@@ -276,6 +276,21 @@ static MigrationFileInfo *file_info(const char *engine, bool direct)
     return info;
 }
 
+/* While a limit is in force, whoever has set it. */
+static void fill_dirty_limit(MigrationInfo *info, const Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    DirtyLimiter *limiter = host->ops->dirty_limiter(host->opaque);
+    DirtyLimitFigures figures;
+
+    if (m->options->caps[MIGRATION_CAPABILITY_DIRTY_LIMIT] && dirty_limiter_figures(limiter, &figures)) {
+        info->has_dirty_limit_throttle_time_per_round = true;
+        info->dirty_limit_throttle_time_per_round = figures.throttle_us;
+        info->has_dirty_limit_ring_full_time = true;
+        info->dirty_limit_ring_full_time = figures.ring_full_us;
+    }
+}
+
 static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
 {
     const MigrationFigures *f = &m->figures;
@@ -297,6 +312,7 @@ static void fill_figures(MigrationInfo *info, const Migration *m, unsigned show)
     }
     info->has_cpu_throttle_percentage = f->throttle_percent > 0;
     info->cpu_throttle_percentage = f->throttle_percent;
+    fill_dirty_limit(info, m);
     info->x_rounds = list_rounds(f);
     info->x_multifd_channels = list_multifd(m);
     if (f->file_engine) {

@@ -10,12 +10,14 @@
 #define FILENAME(_name, ...) { .name = (_name), .type = HMP_FILE, __VA_ARGS__ }
 #define REST(_name, ...) { .name = (_name), .type = HMP_REST, __VA_ARGS__ }
 #define ONOFF(_name) { .name = (_name), .type = HMP_ONOFF, .complete = HMP_COMPLETE_ONOFF }
-#define NUMBER(_name) { .name = (_name), .type = HMP_NUMBER }
+#define NUMBER(_name, ...) { .name = (_name), .type = HMP_NUMBER, __VA_ARGS__ }
 #define FORMAT { .name = "fmt", .type = HMP_FORMAT }
 #define COMPLETE(_kind) .complete = HMP_COMPLETE_##_kind
 #define OPTIONAL .optional = true
 
 const HmpCommand hmp_commands[] = {
+    { "cancel_vcpu_dirty_limit", NULL, { NUMBER("cpu_index", OPTIONAL) },
+      "let a vCPU, or all, dirty memory as fast as they can", hmp_cancel_vcpu_dirty_limit },
     { "clear", NULL, {}, "clear the terminal's screen", hmp_clear },
     { "cont", "c", {}, "let the guest run", hmp_cont },
     { "gpa2hva", NULL, { NUMBER("addr") }, "tell where guest physical address 'addr' is in this process",
@@ -52,6 +54,8 @@ const HmpCommand hmp_commands[] = {
       "save 'size' bytes of guest physical memory from 'addr' to a file", hmp_pmemsave },
     { "print", "p", { FORMAT, NUMBER("expr") }, "tell the value of an expression", hmp_print },
     { "quit", "q", {}, "end the program", hmp_quit },
+    { "set_vcpu_dirty_limit", NULL, { NUMBER("dirty_rate"), NUMBER("cpu_index", OPTIONAL) },
+      "limit how many MB/s of memory a vCPU, or each, dirties", hmp_set_vcpu_dirty_limit },
     { "stop", "s", {}, "stop the guest", hmp_stop },
     { "system_powerdown", NULL, {}, "press the power button", hmp_system_powerdown },
     { "system_reset", NULL, {}, "reset the machine", hmp_system_reset },
@@ -81,6 +85,8 @@ const HmpCommand hmp_info_commands[] = {
     { "trace-events", NULL, { WORD("name", OPTIONAL, COMPLETE(TRACE_EVENT)) },
       "trace events and whether they are on; * matches any text", hmp_info_trace_events },
     { "uuid", NULL, {}, "the guest's UUID", hmp_info_uuid },
+    { "vcpu_dirty_limit", NULL, {}, "which vCPUs are limited in how fast they dirty memory",
+      hmp_info_vcpu_dirty_limit },
     { "version", NULL, {}, "version of the program", hmp_info_version },
     { "workload", NULL, {}, "what the synthetic guest has done and seen", hmp_info_workload },
     { NULL },

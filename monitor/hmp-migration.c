@@ -437,6 +437,13 @@ static void show_all(Hmp *hmp, const MigrationInfo *info)
     if (info->has_cpu_throttle_percentage) {
         hmp_printf(hmp, "CPU Throttle (%%): %" PRId64 "\n", info->cpu_throttle_percentage);
     }
+    if (info->has_dirty_limit_throttle_time_per_round) {
+        hmp_printf(hmp, "Dirty-limit Throttle (us): %" PRIu64 "\n",
+                   info->dirty_limit_throttle_time_per_round);
+    }
+    if (info->has_dirty_limit_ring_full_time) {
+        hmp_printf(hmp, "Dirty-limit Ring Full (us): %" PRIu64 "\n", info->dirty_limit_ring_full_time);
+    }
     show_downtime(hmp, info->x_downtime);
     show_dirty_log(hmp, info->x_dirty_log);
     show_rounds(hmp, info->x_rounds);
@@ -466,6 +473,53 @@ bool hmp_info_migrate(Hmp *hmp, const HmpArgs *args, GError **errp)
     show_addresses(hmp, info->socket_address);
     if (hmp_on(args, "all")) {
         show_all(hmp, info);
+    }
+    return true;
+}
+
+/* ---- dirty limit ---- */
+
+/* As the peers have it, -1 is all vCPUs here. */
+#define ALL_VCPUS (-1)
+
+bool hmp_set_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp)
+{
+    int64_t rate = hmp_number(args, "dirty_rate");
+    int64_t index = hmp_has(args, "cpu_index") ? hmp_number(args, "cpu_index") : ALL_VCPUS;
+    set_vcpu_dirty_limit_arg arg = {
+        .has_cpu_index = index != ALL_VCPUS, .cpu_index = index, .dirty_rate = (uint64_t)rate,
+    };
+
+    if (rate < 0) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "invalid dirty page limit %" PRId64, rate);
+        return false;
+    }
+    return qmp_set_vcpu_dirty_limit(hmp->ctx, &arg, errp);
+}
+
+bool hmp_cancel_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp)
+{
+    int64_t index = hmp_has(args, "cpu_index") ? hmp_number(args, "cpu_index") : ALL_VCPUS;
+    cancel_vcpu_dirty_limit_arg arg = { .has_cpu_index = index != ALL_VCPUS, .cpu_index = index };
+
+    if (!qmp_cancel_vcpu_dirty_limit(hmp->ctx, &arg, errp)) {
+        return false;
+    }
+    hmp_printf(hmp, "[Please use 'info vcpu_dirty_limit' to query dirty limit for virtual CPU]\n");
+    return true;
+}
+
+bool hmp_info_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp)
+{
+    g_autoptr(DirtyLimitInfoList) list = qmp_query_vcpu_dirty_limit(hmp->ctx, errp);
+
+    if (!list->count) {
+        hmp_printf(hmp, "Dirty page limit not enabled!\n");
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        const DirtyLimitInfo *v = list->items[i];
+        hmp_printf(hmp, "vcpu[%" PRId64 "], limit rate %" PRIu64 " (MB/s), current rate %" PRIu64 " (MB/s)\n",
+                   v->cpu_index, v->limit_rate, v->current_rate);
     }
     return true;
 }

@@ -152,6 +152,9 @@ bool hmp_migrate_set_parameter(Hmp *hmp, const HmpArgs *args, GError **errp);
 bool hmp_info_migrate(Hmp *hmp, const HmpArgs *args, GError **errp);
 bool hmp_info_migrate_capabilities(Hmp *hmp, const HmpArgs *args, GError **errp);
 bool hmp_info_migrate_parameters(Hmp *hmp, const HmpArgs *args, GError **errp);
+bool hmp_set_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp);
+bool hmp_cancel_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp);
+bool hmp_info_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp);
 
 /* hmp-machine.c */
 bool hmp_stop(Hmp *hmp, const HmpArgs *args, GError **errp);

@@ -63,6 +63,11 @@ static void host_throttle(void *opaque, unsigned percent)
     }
 }
 
+static DirtyLimiter *host_dirty_limiter(void *opaque)
+{
+    return ((Vm *)opaque)->machine->dirty_limiter;
+}
+
 static bool host_has_vcpus(void *opaque)
 {
     return ((Vm *)opaque)->machine->cpu_ops != NULL;
@@ -123,6 +128,7 @@ const MigrationHostOps vm_migration_host = {
     .start = host_start,
     .set_run_state = host_set_run_state,
     .throttle = host_throttle,
+    .dirty_limiter = host_dirty_limiter,
     .has_vcpus = host_has_vcpus,
     .autostart = host_autostart,
     .event_status = host_event_status,

@@ -54,14 +54,9 @@ static bool set_logging(Kvm *kvm, KvmSlot *slot, bool on, GError **errp)
     return true;
 }
 
-static void kvm_dirty_log_stop(DirtyLogProvider *p)
+/* logging_lock held. */
+static void log_no_more(Kvm *kvm)
 {
-    Kvm *kvm = of_provider(p);
-
-    if (!kvm->logging) {
-        return;
-    }
-    kvm->logging = false;
     for (unsigned i = 0; i < kvm->n_slots; i++) {
         g_autoptr(GError) error = NULL;
         if (!set_logging(kvm, &kvm->slots[i], false, &error)) {
@@ -71,24 +66,51 @@ static void kvm_dirty_log_stop(DirtyLogProvider *p)
     trace_kvm_dirty_log_stop(kvm->n_slots);
 }
 
+void kvm_stop_logging(Kvm *kvm, KvmLogger logger)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&kvm->logging_lock);
+    unsigned before = kvm->logging;
+
+    kvm->logging &= ~(1u << logger);
+    if (before && !kvm->logging) {
+        log_no_more(kvm);
+    }
+}
+
+bool kvm_start_logging(Kvm *kvm, KvmLogger logger, GError **errp)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&kvm->logging_lock);
+
+    for (unsigned i = 0; !kvm->logging && i < kvm->n_slots; i++) {
+        if (fault_point("kvm-log-start", errp) || !set_logging(kvm, &kvm->slots[i], true, errp)) {
+            log_no_more(kvm);
+            return false;
+        }
+    }
+    kvm->logging |= 1u << logger;
+    trace_kvm_dirty_log_start(kvm->n_slots, kvm->dirty_method, kvm->manual_flags);
+    return true;
+}
+
+static void kvm_dirty_log_stop(DirtyLogProvider *p)
+{
+    kvm_stop_logging(of_provider(p), KVM_LOGGER_MIGRATION);
+}
+
+/*
+ * If a dirty limit has had pages logged before: what has been harvested is protected again, and what has not
+ * will be, so that no write from now on is missed; see the head of dirty-ring.c.
+ */
 static bool kvm_dirty_log_start(DirtyLogProvider *p, const RamList *ram, GError **errp)
 {
     Kvm *kvm = of_provider(p);
 
-    kvm->logging = true;
     g_mutex_lock(&kvm->ring_lock);
     for (unsigned i = 0; i < kvm->n_slots; i++) {
         bitmap_clear(kvm->slots[i].bitmap, 0, kvm->slots[i].pages);
     }
     g_mutex_unlock(&kvm->ring_lock);
-    for (unsigned i = 0; i < kvm->n_slots; i++) {
-        if (fault_point("kvm-log-start", errp) || !set_logging(kvm, &kvm->slots[i], true, errp)) {
-            kvm_dirty_log_stop(p);
-            return false;
-        }
-    }
-    trace_kvm_dirty_log_start(kvm->n_slots, kvm->dirty_method, kvm->manual_flags);
-    return true;
+    return kvm_start_logging(kvm, KVM_LOGGER_MIGRATION, errp);
 }
 
 /* ---- sync ---- */
@@ -151,7 +173,7 @@ static bool kvm_dirty_log_sync(DirtyLogProvider *p, RAMBlock *block, uint64_t fi
     DirtyWindow window;
     bool ok = true;
 
-    if (kvm->dirty_method == KVM_DIRTY_RING && !kvm_dirty_ring_harvest(kvm, NULL, errp)) {
+    if (kvm->dirty_method == KVM_DIRTY_RING && !kvm_dirty_ring_sync(kvm, errp)) {
         return false;
     }
     g_mutex_lock(&kvm->ring_lock);

@@ -49,46 +49,95 @@ static void note(Kvm *kvm, uint32_t slot_id, uint64_t page)
     }
 }
 
+static struct kvm_dirty_gfn *record_at(const KvmVcpu *v, uint32_t index)
+{
+    return &v->ring[index % v->kvm->ring_entries];
+}
+
+static bool is_dirty(const struct kvm_dirty_gfn *record)
+{
+    return __atomic_load_n(&record->flags, __ATOMIC_ACQUIRE) & KVM_DIRTY_GFN_F_DIRTY;
+}
+
+/* ring_lock held.  @index: of the first record that is not there yet. */
+static void count_to(KvmVcpu *v, uint32_t index)
+{
+    uint32_t more = index - v->ring_seen;
+
+    if (more <= v->kvm->ring_entries) {     /* else they have been counted */
+        __atomic_store_n(&v->dirtied, v->dirtied + more, __ATOMIC_RELAXED);
+        v->ring_seen = index;
+    }
+}
+
+void kvm_dirty_ring_count(KvmVcpu *v)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&v->kvm->ring_lock);
+    uint32_t index = v->ring_seen;
+
+    while (index - v->ring_next < v->kvm->ring_entries && is_dirty(record_at(v, index))) {
+        index++;
+    }
+    count_to(v, index);
+}
+
 /* ring_lock held.  How many records were there. */
 static unsigned harvest(KvmVcpu *v)
 {
     unsigned n = 0;
 
     for (; n < v->kvm->ring_entries; n++) {
-        struct kvm_dirty_gfn *record = &v->ring[v->ring_next % v->kvm->ring_entries];
-        if (!(__atomic_load_n(&record->flags, __ATOMIC_ACQUIRE) & KVM_DIRTY_GFN_F_DIRTY)) {
+        struct kvm_dirty_gfn *record = record_at(v, v->ring_next);
+        if (!is_dirty(record)) {
             break;
         }
         note(v->kvm, record->slot, record->offset);
         __atomic_store_n(&record->flags, KVM_DIRTY_GFN_F_RESET, __ATOMIC_RELEASE);
         v->ring_next++;
     }
+    count_to(v, v->ring_next);
     return n;
 }
 
-bool kvm_dirty_ring_harvest(Kvm *kvm, KvmVcpu *only, GError **errp)
+/* ring_lock held. */
+static unsigned harvest_rings(Kvm *kvm, const KvmVcpu *only)
 {
     unsigned n = 0;
 
-    if (!only && fault_point("kvm-harvest-rings", errp)) {
-        return false;
-    }
-    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&kvm->ring_lock);
     for (unsigned i = 0; i < kvm->n_vcpus; i++) {
         if (!only || only == &kvm->vcpus[i]) {
             n += harvest(&kvm->vcpus[i]);
         }
     }
     trace_kvm_dirty_ring_harvest(only ? (int)only->index : -1, n);
-    if (!n) {
-        return true;
-    }
-    if (!only) {
-        dirty_log_count_request(&kvm->provider);
-    }
+    return n;
+}
+
+static bool reset_rings(Kvm *kvm, GError **errp)
+{
     if (ioctl(kvm->vm, KVM_RESET_DIRTY_RINGS, 0) < 0) {
         error_set_errno(errp, GODWIT_ERROR_IO, errno, "KVM_RESET_DIRTY_RINGS");
         return false;
     }
     return true;
+}
+
+bool kvm_dirty_ring_harvest(Kvm *kvm, KvmVcpu *only, GError **errp)
+{
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&kvm->ring_lock);
+
+    return harvest_rings(kvm, only) == 0 || reset_rings(kvm, errp);
+}
+
+bool kvm_dirty_ring_sync(Kvm *kvm, GError **errp)
+{
+    if (fault_point("kvm-harvest-rings", errp)) {
+        return false;
+    }
+    g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&kvm->ring_lock);
+    if (harvest_rings(kvm, NULL) == 0) {
+        return true;
+    }
+    dirty_log_count_request(&kvm->provider);
+    return reset_rings(kvm, errp);
 }

@@ -67,6 +67,17 @@ typedef struct KvmVcpuState {
 #define KVM_VCPU_SECTIONS 10
 #define KVM_VM_SECTIONS 6
 
+/* What a vCPU with a dirty limit owes, and how long it may run before it pays; see dirty-limit.c. */
+typedef struct KvmPacer {
+    timer_t timer;              /* ends KVM_RUN once */
+    bool has_timer;
+    bool paced;
+    uint64_t charged;           /* of KvmVcpu.dirtied */
+    int64_t debt_ns;
+    int64_t slice_ns;
+    gint64 slice_start_us;
+} KvmPacer;
+
 typedef struct KvmVcpu {
     Kvm *kvm;
     unsigned index;
@@ -74,6 +85,8 @@ typedef struct KvmVcpu {
     struct kvm_run *run;        /* shared with the kernel; immediate_exit is set by others */
     struct kvm_dirty_gfn *ring; /* NULL without dirty rings; kvm->ring_lock */
     uint32_t ring_next;         /* kvm->ring_lock */
+    uint32_t ring_seen;         /* kvm->ring_lock: records before it are counted; not before ring_next */
+    uint64_t dirtied;           /* records that there have been; written under kvm->ring_lock, atomic */
     GThread *thread;
 
     /* Under kvm->lock. */
@@ -87,6 +100,10 @@ typedef struct KvmVcpu {
 
     timer_t throttle_timer;     /* the thread's */
     unsigned throttle_seen;     /* percent for which the timer is set; the thread's */
+    gint64 throttle_due;        /* when the slice ends; the thread's */
+
+    uint64_t pace_ns;           /* atomic: to sleep for each page that it dirties; 0: none */
+    KvmPacer pacer;             /* the thread's */
 } KvmVcpu;
 
 /* One memory slot of the kernel: a contiguous part of a block. */
@@ -104,6 +121,8 @@ typedef enum {
     KVM_DIRTY_MANUAL,           /* KVM_CLEAR_DIRTY_LOG re-arms */
     KVM_DIRTY_RING,
 } KvmDirtyMethod;
+
+typedef enum { KVM_LOGGER_MIGRATION, KVM_LOGGER_LIMIT } KvmLogger;
 
 /* Timers and chips of the VM, as they travel. */
 typedef struct KvmVmState {
@@ -157,7 +176,8 @@ struct Kvm {
     uint32_t manual_flags;      /* KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE, KVM_DIRTY_LOG_INITIALLY_SET */
     uint32_t ring_entries;
     GMutex ring_lock;           /* rings and, with rings, the slots' bitmaps */
-    bool logging;               /* the migration's thread, or the main thread */
+    GMutex logging_lock;        /* taken before ring_lock */
+    unsigned logging;           /* logging_lock: bits 1 << KvmLogger: who wants the pages logged */
     KvmSlot slots[KVM_SLOTS_MAX];
     unsigned n_slots;
 };
@@ -176,6 +196,8 @@ void *kvm_vcpu_thread(void *opaque);
 void kvm_vcpu_install_kick(void);
 /* kvm->lock held: makes the thread come back from KVM_RUN, now or at once when it gets there. */
 void kvm_vcpu_kick(KvmVcpu *v);
+/* A timer that kicks the calling vCPU thread; @what for, in a warning. */
+bool kvm_vcpu_make_timer(KvmVcpu *v, timer_t *timer, const char *what);
 
 /* ---- cpuid.c ---- */
 
@@ -216,10 +238,29 @@ void kvm_clock_goes_on(Kvm *kvm);
 
 void kvm_dirty_log_init(Kvm *kvm);
 void kvm_dirty_log_cleanup(Kvm *kvm);
+/* Logging is on while anybody wants it. */
+bool kvm_start_logging(Kvm *kvm, KvmLogger logger, GError **errp);
+void kvm_stop_logging(Kvm *kvm, KvmLogger logger);
 /* Maps @v's ring. */
 bool kvm_dirty_ring_map(KvmVcpu *v, GError **errp);
 void kvm_dirty_ring_unmap(KvmVcpu *v);
 /* Moves what is in @v's ring (NULL: all rings) into the slots' bitmaps and re-arms those pages. */
 bool kvm_dirty_ring_harvest(Kvm *kvm, KvmVcpu *v, GError **errp);
+/* Brings @v->dirtied up to date and leaves the records where they are. */
+void kvm_dirty_ring_count(KvmVcpu *v);
+/* The harvest of all rings that a sync is. */
+bool kvm_dirty_ring_sync(Kvm *kvm, GError **errp);
+
+/* ---- dirty-limit.c ---- */
+
+void kvm_dirty_limit_init(Kvm *kvm);
+/* First and last in the vCPU's thread. */
+void kvm_dirty_limit_begin(KvmVcpu *v);
+void kvm_dirty_limit_end(KvmVcpu *v);
+/*
+ * The vCPU is out of the guest: sleeps for the pages that it has dirtied, unless it is wanted for something
+ * else.  Its thread.
+ */
+void kvm_dirty_limit_pay(KvmVcpu *v);
 
 #endif

@@ -4,7 +4,9 @@
 /*
  * Why no stop is lost: whoever wants the thread's attention sets kvm_run.immediate_exit and then sends the
  * signal, with the lock held.  If the thread is in KVM_RUN the signal ends it; if it is on its way there the
- * kernel looks at immediate_exit before it enters the guest.  Only heed() takes it back, under the lock.
+ * kernel looks at immediate_exit before it enters the guest.  Only heed() takes it back, under the lock.  The
+ * timers of the thread send the signal alone; its handler sets immediate_exit, so that they do not come to
+ * nothing when they hit the thread on its way.
  *
  * The thread looks at what is wanted of it only when KVM_RUN has returned EINTR.  An exit for I/O is
  * completed by the KVM_RUN that follows it, even if that one returns at once; so a parked vCPU has no
@@ -29,14 +31,19 @@
 /* A throttled vCPU runs in slices of this length and sleeps in between. */
 #define SLICE_NS INT64_C(10000000)
 
-static void nothing(int signum)
+/* Of the vCPU whose thread this is; for the handler. */
+static __thread struct kvm_run *own_run;
+
+static void come_out(int signum)
 {
-    /* that KVM_RUN ends is all that is wanted */
+    if (own_run) {
+        __atomic_store_n(&own_run->immediate_exit, 1, __ATOMIC_RELEASE);
+    }
 }
 
 void kvm_vcpu_install_kick(void)
 {
-    struct sigaction sa = { .sa_handler = nothing };
+    struct sigaction sa = { .sa_handler = come_out };
 
     sigemptyset(&sa.sa_mask);
     sigaction(KICK_SIGNAL, &sa, NULL);
@@ -117,7 +124,11 @@ static bool exit_shutdown(KvmVcpu *v, GError **errp)
 static bool exit_ring_full(KvmVcpu *v, GError **errp)
 {
     trace_kvm_dirty_ring_full(v->index);
-    return kvm_dirty_ring_harvest(v->kvm, v, errp);
+    if (!kvm_dirty_ring_harvest(v->kvm, v, errp)) {
+        return false;
+    }
+    kvm_dirty_limit_pay(v);
+    return true;
 }
 
 static bool exit_nothing(KvmVcpu *v, GError **errp)
@@ -178,7 +189,7 @@ static bool run_guest(KvmVcpu *v, GError **errp)
 
 /* ---- throttling ---- */
 
-/* A timer ends KVM_RUN at the end of each slice; a tick that hits nothing is made up for by the next. */
+/* A timer ends KVM_RUN at the end of each slice. */
 static void set_throttle_timer(KvmVcpu *v, unsigned percent)
 {
     int64_t period = percent ? SLICE_NS : 0;
@@ -186,6 +197,7 @@ static void set_throttle_timer(KvmVcpu *v, unsigned percent)
 
     timer_settime(v->throttle_timer, 0, &spec, NULL);
     v->throttle_seen = percent;
+    v->throttle_due = g_get_monotonic_time() + SLICE_NS / 1000 * 9 / 10;
 }
 
 static void throttle(KvmVcpu *v)
@@ -194,7 +206,7 @@ static void throttle(KvmVcpu *v)
 
     if (percent != v->throttle_seen) {
         set_throttle_timer(v, percent);
-    } else if (percent) {
+    } else if (percent && g_get_monotonic_time() >= v->throttle_due) {     /* else kicked by somebody else */
         gint64 end = g_get_monotonic_time() + SLICE_NS / 1000 * percent / (100 - percent);
         g_mutex_lock(&v->kvm->lock);
         while (v->kvm->run && !v->kvm->quit && g_cond_wait_until(&v->kvm->wake, &v->kvm->lock, end)) {
@@ -233,14 +245,16 @@ static void give_up(KvmVcpu *v, const GError *error)
     kvm_guest_request(v->kvm, MACHINE_REQUEST_INTERNAL_ERROR, 0);
 }
 
-static void make_throttle_timer(KvmVcpu *v)
+bool kvm_vcpu_make_timer(KvmVcpu *v, timer_t *timer, const char *what)
 {
     struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = KICK_SIGNAL };
 
     event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-    if (timer_create(CLOCK_MONOTONIC, &event, &v->throttle_timer) < 0) {
-        g_warning("vCPU %u cannot be throttled: timer_create: %s", v->index, g_strerror(errno));
+    if (timer_create(CLOCK_MONOTONIC, &event, timer) < 0) {
+        g_warning("vCPU %u cannot be %s: timer_create: %s", v->index, what, g_strerror(errno));
+        return false;
     }
+    return true;
 }
 
 void *kvm_vcpu_thread(void *opaque)
@@ -248,10 +262,12 @@ void *kvm_vcpu_thread(void *opaque)
     KvmVcpu *v = opaque;
     sigset_t kick;
 
+    own_run = v->run;
     sigemptyset(&kick);
     sigaddset(&kick, KICK_SIGNAL);
     pthread_sigmask(SIG_UNBLOCK, &kick, NULL);
-    make_throttle_timer(v);
+    kvm_vcpu_make_timer(v, &v->throttle_timer, "throttled");
+    kvm_dirty_limit_begin(v);
     g_mutex_lock(&v->kvm->lock);
     v->id = pthread_self();
     g_mutex_unlock(&v->kvm->lock);
@@ -259,10 +275,12 @@ void *kvm_vcpu_thread(void *opaque)
         g_autoptr(GError) error = NULL;
 
         throttle(v);
+        kvm_dirty_limit_pay(v);
         if (!run_guest(v, &error)) {
             give_up(v, error);
         }
     }
+    kvm_dirty_limit_end(v);
     timer_delete(v->throttle_timer);
     return NULL;
 }

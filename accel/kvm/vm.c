@@ -451,6 +451,7 @@ static void kvm_free(Kvm *kvm)
     g_mutex_clear(&kvm->devices);
     g_mutex_clear(&kvm->lock);
     g_mutex_clear(&kvm->ring_lock);
+    g_mutex_clear(&kvm->logging_lock);
     g_cond_clear(&kvm->wake);
     g_cond_clear(&kvm->acknowledged);
     g_free(kvm->vcpus);
@@ -462,6 +463,7 @@ static void cpus_destroy(Machine *m)
 {
     Kvm *kvm = m->accel_data;
 
+    dirty_limiter_free(g_steal_pointer(&m->dirty_limiter));
     g_mutex_lock(&kvm->lock);
     kvm->quit = true;
     for (unsigned i = 0; i < kvm->n_vcpus; i++) {
@@ -515,6 +517,7 @@ Kvm *kvm_new(Machine *m, const KvmMachineOps *ops, void *opaque, GError **errp)
     g_mutex_init(&kvm->devices);
     g_mutex_init(&kvm->lock);
     g_mutex_init(&kvm->ring_lock);
+    g_mutex_init(&kvm->logging_lock);
     g_cond_init(&kvm->wake);
     g_cond_init(&kvm->acknowledged);
     if (!create(kvm, errp)) {
@@ -526,6 +529,7 @@ Kvm *kvm_new(Machine *m, const KvmMachineOps *ops, void *opaque, GError **errp)
     }
     kvm_register_state(kvm);
     kvm_dirty_log_init(kvm);
+    kvm_dirty_limit_init(kvm);
     m->cpu_ops = &kvm_cpu_ops;
     m->accel_data = kvm;
     return kvm;

@@ -7,6 +7,7 @@
 #include "migration/options.h"
 #include "qapi/qapi-types-migration.h"
 #include "qapi/qapi-types-run-state.h"
+#include "system/dirty-limit.h"
 #include "system/dirty-log.h"
 #include "system/ramblock.h"
 #include "system/vmstate.h"
@@ -44,6 +45,12 @@ typedef struct MigrationHostOps {
 
     /* Auto-converge: slow the vCPUs by @percent, 0 for off.  Any thread. */
     void (*throttle)(void *opaque, unsigned percent);
+
+    /*
+     * What can limit the rate at which single vCPUs dirty memory, for capability dirty-limit; NULL if nothing
+     * can, always the same.  Any thread.
+     */
+    DirtyLimiter *(*dirty_limiter)(void *opaque);
 
     /* True if vCPUs exist, so that auto-converge makes sense. */
     bool (*has_vcpus)(void *opaque);

@@ -4,6 +4,7 @@
 #define GODWIT_SYSTEM_MACHINE_H
 
 #include "qapi/qapi-types-run-state.h"
+#include "system/dirty-limit.h"
 #include "system/dirty-log.h"
 #include "system/ramblock.h"
 #include "system/vmstate.h"
@@ -84,6 +85,7 @@ struct Machine {
 
     const CpuOps *cpu_ops;          /* NULL: no vCPUs */
     void *accel_data;               /* of the accelerator that set cpu_ops */
+    DirtyLimiter *dirty_limiter;    /* its, too; NULL: it cannot limit what single vCPUs write */
 
     struct RunStateControl *run;    /* system/runstate.c */
 };

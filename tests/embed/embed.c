@@ -32,6 +32,7 @@ static DirtyLog *dirty_log(void *opaque) { return &((Machine *)opaque)->dirty_lo
 static SaveEntryList *save_entries(void *opaque) { return &((Machine *)opaque)->entries; }
 static RunState run_state(void *opaque) { return g_atomic_int_get(&((Machine *)opaque)->state); }
 static void throttle(void *opaque, unsigned percent) {}
+static DirtyLimiter *dirty_limiter(void *opaque) { return NULL; }
 static bool has_vcpus(void *opaque) { return false; }
 static bool autostart(void *opaque) { return true; }
 static void event_status(void *opaque, MigrationStatus status) {}
@@ -72,7 +73,8 @@ static void incoming_ended(void *opaque, const GError *error)
 static const MigrationHostOps ops = {
     .machine_name = machine_name, .uuid = uuid, .ram = ram, .dirty_log = dirty_log,
     .save_entries = save_entries, .run_state = run_state, .stop = set_run_state, .start = start,
-    .set_run_state = set_run_state, .throttle = throttle, .has_vcpus = has_vcpus, .autostart = autostart,
+    .set_run_state = set_run_state, .throttle = throttle,
+    .dirty_limiter = dirty_limiter, .has_vcpus = has_vcpus, .autostart = autostart,
     .event_status = event_status, .event_pass = event_pass, .take_fd = no_fd, .dup_fdset = no_fdset,
     .log = log_line, .incoming_ended = incoming_ended,
 };

@@ -97,6 +97,11 @@ static bool set_run_state(void *opaque, RunState state, GError **errp)
     return true;
 }
 
+static DirtyLimiter *dirty_limiter(void *opaque)
+{
+    return ((FakeHost *)opaque)->dirty_limiter;
+}
+
 static void throttle(void *opaque, unsigned percent)
 {
     FakeHost *h = opaque;
@@ -194,6 +199,7 @@ void fake_host_init(FakeHost *h)
             .start = start,
             .set_run_state = set_run_state,
             .throttle = throttle,
+            .dirty_limiter = dirty_limiter,
             .has_vcpus = has_vcpus,
             .autostart = autostart,
             .event_status = event_status,

@@ -25,6 +25,7 @@ typedef struct FakeHost {
     SaveEntryList entries;
     SaveEntry timer_entry;
     FakeTimer timer;
+    DirtyLimiter *dirty_limiter;    /* the test's; NULL: none */
 
     /* What follows is guarded by the lock. */
     GMutex lock;

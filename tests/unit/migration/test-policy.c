@@ -121,6 +121,21 @@ static void test_throttle_period(void)
     g_assert_cmpuint(t.dirtied, ==, 0);
 }
 
+/* What auto-converge and dirty-limit go by: each second period above the threshold. */
+static void test_throttle_due(void)
+{
+    ThrottleState t;
+    throttle_start(&t, 0, 0);
+
+    for (unsigned i = 1; i <= 6; i++) {
+        g_assert_cmpint(throttle_is_due(&t, 50, i * 1100000ll, 51 * MIB, i * 100 * MIB), ==, i % 2 == 0);
+    }
+    for (unsigned i = 7; i <= 12; i++) {
+        g_assert_false(throttle_is_due(&t, 50, i * 1100000ll, 50 * MIB, i * 100 * MIB));
+    }
+    g_assert_cmpuint(t.percent, ==, 0);
+}
+
 static void test_throttle_max(void)
 {
     ThrottleLimits limits = usual;
@@ -163,6 +178,7 @@ int main(int argc, char **argv)
     g_test_add_func("/policy/limits", test_limits);
     g_test_add_func("/policy/throttle/steps", test_throttle_steps);
     g_test_add_func("/policy/throttle/period", test_throttle_period);
+    g_test_add_func("/policy/throttle/due", test_throttle_due);
     g_test_add_func("/policy/throttle/max", test_throttle_max);
     g_test_add_func("/policy/throttle/tailslow", test_throttle_tailslow);
     return g_test_run();

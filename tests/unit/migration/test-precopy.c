@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Whole migrations between two contexts in one process: events, statistics, cancel, failure, retry. */
 #include "config.h"
+#include "migration/internal-options.h"
 #include "pair.h"
 #include "util/error.h"
 
@@ -471,6 +472,130 @@ static void test_auto_converge(void)
     pair_clear(&src, &dst);
 }
 
+/* ---- dirty limit ---- */
+
+/* vCPUs that write as the Writer does, whatever their pace. */
+typedef struct Paced {
+    int started, pace;      /* atomic; pace of vCPU 0 */
+    unsigned pages;         /* the limiter's lock */
+} Paced;
+
+static bool paced_start(void *opaque, GError **errp)
+{
+    g_atomic_int_inc(&((Paced *)opaque)->started);
+    return true;
+}
+
+static void paced_stop(void *opaque)
+{
+    g_atomic_int_add(&((Paced *)opaque)->started, -1);
+}
+
+static bool paced_fetch(void *opaque, GError **errp)
+{
+    return true;
+}
+
+static uint64_t paced_pages(void *opaque, unsigned index)
+{
+    return ((Paced *)opaque)->pages += 100000;
+}
+
+static void paced_pace(void *opaque, unsigned index, uint64_t ns)
+{
+    if (index == 0) {
+        g_atomic_int_set(&((Paced *)opaque)->pace, (int)ns);
+    }
+}
+
+static const DirtyLimiterOps paced_ops = {
+    .start = paced_start, .stop = paced_stop, .fetch = paced_fetch, .pages = paced_pages, .pace = paced_pace,
+};
+
+static uint64_t limit_of(Vm *vm, int64_t index)
+{
+    DirtyLimitState state = { 0 };
+    g_assert_true(dirty_limiter_query(vm->host.dirty_limiter, index, &state));
+    return state.limit;
+}
+
+static bool is_limited(void *opaque)
+{
+    return limit_of(opaque, 0) == 7;
+}
+
+static bool follows_parameter(void *opaque)
+{
+    return limit_of(opaque, 0) == 9;
+}
+
+static bool is_paced(void *opaque)
+{
+    return g_atomic_int_get(&((Paced *)opaque)->pace) > 0;
+}
+
+/* Like auto-converge, with a limit in place of the throttle; with @cancel it ends that way. */
+static void dirty_limit(bool cancel)
+{
+    Vm src, dst;
+    Writer w;
+    Paced paced = { 0 };
+    pair_init(&src, &dst, 8 * MIB);
+    src.host.has_vcpus = true;
+    src.host.dirty_limiter = dirty_limiter_new(2, 4096, &paced_ops, &paced);
+    migration_option_store_set_dirty_limiter(migration_options(src.ctx), true);
+    vm_set_capability(&src, MIGRATION_CAPABILITY_DIRTY_LIMIT, true);
+    vm_set_parameter(&src, "max-bandwidth", "4M");
+    vm_set_parameter(&src, "downtime-limit", "0");
+    vm_set_parameter(&src, "vcpu-dirty-limit", "7");
+    vm_set_parameter(&src, "x-vcpu-dirty-limit-period", "100");
+    writer_start(&w, &src, 20);
+    pair_connect(&src, &dst);
+    vm_wait_status(&src, MIGRATION_STATUS_ACTIVE);
+    g_autoptr(MigrationInfo) before = migration_query(src.ctx);
+    g_assert_false(before->has_dirty_limit_ring_full_time);
+    wait_until(is_limited, &src, "the limit");
+    g_assert_cmpuint(limit_of(&src, 1), ==, 7);
+    wait_until(is_paced, &paced, "the pace");
+    g_autoptr(MigrationInfo) info = migration_query(src.ctx);
+    g_assert_true(info->has_dirty_limit_ring_full_time && info->has_dirty_limit_throttle_time_per_round);
+    g_assert_cmpuint(info->dirty_limit_throttle_time_per_round, >, 0);
+    g_assert_false(info->has_cpu_throttle_percentage);
+    vm_set_parameter(&src, "vcpu-dirty-limit", "9");
+    wait_until(follows_parameter, &src, "the new limit");
+    if (cancel) {
+        g_assert_true(migration_cancel(src.ctx, NULL));
+    } else {
+        vm_set_parameter(&src, "max-bandwidth", "0");
+        vm_set_parameter(&src, "downtime-limit", "100000");
+    }
+    vm_wait_end(&src);
+    writer_stop(&w);
+    g_assert_cmpuint(limit_of(&src, 0), ==, 0);
+    g_assert_cmpint(g_atomic_int_get(&paced.started), ==, 0);
+    g_assert_cmpint(g_atomic_int_get(&paced.pace), ==, 0);
+    if (cancel) {
+        pair_assert_runs_on(&src);
+    } else {
+        pair_assert_arrived(&src, &dst);
+    }
+    g_autoptr(MigrationInfo) after = migration_query(src.ctx);
+    g_assert_false(after->has_dirty_limit_ring_full_time);
+    DirtyLimiter *limiter = src.host.dirty_limiter;
+    pair_clear(&src, &dst);
+    dirty_limiter_free(limiter);
+}
+
+static void test_dirty_limit(void)
+{
+    dirty_limit(false);
+}
+
+static void test_dirty_limit_cancel(void)
+{
+    dirty_limit(true);
+}
+
 /* ---- cancel ---- */
 
 static void test_cancel_idle(void)
@@ -756,6 +881,8 @@ int main(int argc, char **argv)
     g_test_add_func("/precopy/ack-unexpected", test_ack_unexpected);
     g_test_add_func("/precopy/live-bandwidth", test_live_bandwidth);
     g_test_add_func("/precopy/auto-converge", test_auto_converge);
+    g_test_add_func("/precopy/dirty-limit", test_dirty_limit);
+    g_test_add_func("/precopy/dirty-limit/cancel", test_dirty_limit_cancel);
     g_test_add_func("/precopy/cancel-idle", test_cancel_idle);
     g_test_add_data_func("/precopy/cancel-random", GINT_TO_POINTER(0), test_cancel_random);
     g_test_add_data_func("/precopy/cancel-random-return-path", GINT_TO_POINTER(1), test_cancel_random);

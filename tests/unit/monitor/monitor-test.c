@@ -61,6 +61,10 @@ static bool host_set_run_state(void *opaque, RunState state, GError **errp)
 }
 
 static void host_throttle(void *opaque, unsigned percent) {}
+static DirtyLimiter *host_dirty_limiter(void *opaque)
+{
+    return NULL;
+}
 
 static bool host_has_vcpus(void *opaque)
 {
@@ -107,6 +111,7 @@ static const MigrationHostOps host_ops = {
     .start = host_start,
     .set_run_state = host_set_run_state,
     .throttle = host_throttle,
+    .dirty_limiter = host_dirty_limiter,
     .has_vcpus = host_has_vcpus,
     .autostart = host_autostart,
     .event_status = host_event_status,

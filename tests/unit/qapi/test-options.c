@@ -504,13 +504,36 @@ static void test_capability_busy(void)
     g_assert_true(set_capability(store, "postcopy-preempt", true, &error));
 }
 
+/* With dirty rings dirty-limit goes with all but auto-converge; without them it goes at no time. */
+static void test_dirty_limit(void)
+{
+    const char *conflict = "dirty-limit conflicts with auto-converge either of then available currently";
+    const char *missing = "dirty-limit requires KVM with accelerator property 'dirty-ring-size' set";
+    g_autoptr(MigrationOptionStore) store = migration_option_store_new();
+    g_autoptr(GError) error = NULL;
+
+    g_assert_false(set_capability(store, "dirty-limit", true, &error));
+    assert_error(&error, missing);
+    migration_option_store_set_dirty_limiter(store, true);
+    g_assert_true(set_capability(store, "dirty-limit", true, &error));
+    g_assert_false(set_capability(store, "auto-converge", true, &error));
+    assert_error(&error, conflict);
+    g_assert_true(set_capability(store, "dirty-limit", false, &error));
+    g_assert_true(set_capability(store, "auto-converge", true, &error));
+    g_assert_false(set_capability(store, "dirty-limit", true, &error));
+    assert_error(&error, conflict);
+    g_assert_true(set_number(store, "vcpu-dirty-limit", 1000, &error));
+    g_assert_true(set_number(store, "x-vcpu-dirty-limit-period", 1, &error));
+    g_assert_cmpuint(stored(store, "vcpu-dirty-limit"), ==, 1000);
+}
+
 static void test_capability_unsupported(void)
 {
     static const char *const works[] = { "xbzrle", "auto-converge", "events", "return-path",
                                          "pause-before-switchover", "late-block-activate", "x-ignore-shared",
                                          "validate-uuid", "switchover-ack", "rdma-pin-all", NULL };
-    /* Not beside xbzrle. */
-    static const char *const works_too[] = { "multifd", "zero-copy-send", "mapped-ram", NULL };
+    /* Not beside xbzrle, or auto-converge. */
+    static const char *const works_too[] = { "multifd", "zero-copy-send", "mapped-ram", "dirty-limit", NULL };
     g_autoptr(MigrationOptionStore) store = migration_option_store_new();
     g_autoptr(GError) error = NULL;
 
@@ -865,6 +888,7 @@ int main(int argc, char **argv)
     g_test_add_func("/options/capability/and-parameter", test_capability_and_parameter);
     g_test_add_func("/options/capability/random-order", test_random_order);
     g_test_add_func("/options/capability/busy", test_capability_busy);
+    g_test_add_func("/options/capability/dirty-limit", test_dirty_limit);
     g_test_add_func("/options/capability/unsupported", test_capability_unsupported);
     g_test_add_func("/options/text", test_text);
     g_test_add_func("/options/text-words", test_text_words);

@@ -88,10 +88,16 @@ static inline uint8_t *driver_at(Driver *d, uint64_t gpa)
     return d->block.host + (gpa - DRIVER_GPA);
 }
 
+/* A number of 2 bytes, as the indices are, in one piece: the device may be looking. */
 static inline void driver_put_le(Driver *d, uint64_t gpa, uint64_t value, unsigned bytes)
 {
+    if (bytes == 2) {
+        uint16_t *to = (uint16_t *)(void *)driver_at(d, gpa);
+        __atomic_store_n(to, GUINT16_TO_LE((uint16_t)value), __ATOMIC_RELEASE);
+        return;
+    }
     for (unsigned i = 0; i < bytes; i++) {
-        driver_at(d, gpa)[i] = (uint8_t)(value >> 8 * i);
+        __atomic_store_n(driver_at(d, gpa) + i, (uint8_t)(value >> 8 * i), __ATOMIC_RELEASE);
     }
 }
 

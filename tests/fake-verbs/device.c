@@ -195,7 +195,9 @@ static int check_region(uint64_t length, int access)
                        l->max_mr_size);
         return EINVAL;
     }
-    if (on_demand ? !fake_settings.odp : fake_settings.no_pin) {
+    /* What can only be received into is the program's own. */
+    bool guest_memory = access != IBV_ACCESS_LOCAL_WRITE;
+    if (on_demand ? !fake_settings.odp : fake_settings.no_pin && guest_memory) {
         return EOPNOTSUPP;
     }
     if (g_hash_table_size(regions) >= l->max_mr ||

@@ -120,7 +120,7 @@ typedef struct FakeSettings {
     FakeLimits limits;
     uint64_t delay_min, delay_max;  /* us, for each completion and event */
     bool odp;                       /* the device has on-demand paging */
-    bool no_pin;                    /* memory can be registered on demand only */
+    bool no_pin;                    /* memory can be registered on demand only, but for receive buffers */
     bool no_advise;                 /* advice is not supported */
     bool patient;                   /* messages wait for a receive, whatever was agreed */
     uint64_t zero_rkey;             /* the Nth region gets the key 0 */

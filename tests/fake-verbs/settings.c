@@ -59,7 +59,7 @@ static const struct {
 } errors[] = {
     { "EAGAIN", EAGAIN },     { "EBUSY", EBUSY },   { "EFAULT", EFAULT }, { "EINVAL", EINVAL },
     { "EIO", EIO },           { "EMFILE", EMFILE }, { "ENODEV", ENODEV }, { "ENOMEM", ENOMEM },
-    { "ENOTSUP", ENOTSUP },
+    { "ENOTSUP", ENOTSUP },   { "EOPNOTSUPP", EOPNOTSUPP },
     { "EADDRINUSE", EADDRINUSE }, { "EPERM", EPERM },
 };
 static const struct {

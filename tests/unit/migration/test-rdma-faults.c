@@ -264,6 +264,9 @@ static const char *const devices[] = {
     "limit=max_mr_size:0x2a0000",
     "without=odp",
     "without=odp without=advise",
+    "without=pin",
+    "without=pin without=advise",
+    "without=pin fail=ibv_advise_mr:1",
     "limit=max_sge:1",
     "zero-rkey=1",
     "zero-rkey=4",
@@ -282,6 +285,70 @@ static void test_devices(gconstpointer data)
             g_error("%s: %s", devices[i], does ? "does not do" : "does");
         }
     }
+}
+
+/* The device pins no guest memory: all of it is registered for on-demand paging, on both sides. */
+static void test_on_demand(gconstpointer data)
+{
+    Tally tally = { 0 };
+    run(data, "without=pin", &tally);
+    g_assert_cmpuint(tally.completed, ==, 1);
+    /* Four connections, each with buffers for messages, and nothing else. */
+    g_assert_cmpuint(fake_verbs_number("max-pinned"), ==, 4 * 5 * 524288);
+    g_assert_cmpuint(fake_verbs_calls("ibv_advise_mr"), >, 2);
+}
+
+/* One registration after the other cannot be pinned, or cannot be done at all. */
+static void test_each_registration(gconstpointer data)
+{
+    static const char *const errors[] = { "EOPNOTSUPP", "EFAULT", "EINVAL", "ENOMEM" };
+    Tally tally = { 0 };
+    run(data, "", &tally);
+    unsigned calls = fake_verbs_calls("ibv_reg_mr");
+
+    for (unsigned i = 0; i < G_N_ELEMENTS(errors); i++) {
+        bool on_demand_helps = i < 3;
+        for (unsigned n = 1; n <= calls; n++) {
+            g_autofree char *once = g_strdup_printf("fail=ibv_reg_mr:%u:%s", n, errors[i]);
+            g_autofree char *without = g_strdup_printf("%s without=odp", once);
+            Tally t = { 0 };
+            run(data, once, &t);
+            /* Buffers for messages are never tried again: each connection begins with its own. */
+            bool advised = fake_verbs_calls("ibv_advise_mr");
+            if (t.completed != advised || (advised && !on_demand_helps)) {
+                g_error("%s: %s, %s on-demand paging", once, t.completed ? "completed" : "failed",
+                        advised ? "with" : "without");
+            }
+            tally.completed += t.completed;
+            t = (Tally){ 0 };
+            run(data, without, &t);
+            g_assert_cmpuint(t.completed, ==, 0);
+        }
+    }
+    g_assert_cmpuint(tally.completed, >, 3);
+}
+
+/* A device that says that it has on-demand paging, and has it not for this memory: the block is named. */
+static void test_unregistrable(gconstpointer data)
+{
+    Vm src, dst;
+    g_autoptr(GError) error = NULL;
+
+    fake_verbs_reset();
+    g_assert_null(fake_verbs_set("without=pin without=odp"));
+    vm_init(&src, SIZE, false);
+    vm_init(&dst, SIZE, true);
+    fill(&src);
+    vm_set_capability(&src, MIGRATION_CAPABILITY_RDMA_PIN_ALL, ((const Setting *)data)->pin_all);
+    g_assert_true(start(&src, &dst, &error));
+    g_assert_cmpint(vm_wait_end(&src), ==, MIGRATION_STATUS_FAILED);
+    g_autoptr(MigrationInfo) info = migration_query(src.ctx);
+    g_assert_nonnull(strstr(info->error_desc, "RAM block 'm0'"));
+    /* Before anything was sent, and with the guest running all the time. */
+    g_assert_cmpuint(fake_verbs_number("writes"), ==, 0);
+    pair_assert_runs_on(&src);
+    pair_clear(&src, &dst);
+    assert_nothing_left("unregistrable");
 }
 
 /* Memory that cannot be pinned at all: refused, before the guest is paused. */
@@ -309,6 +376,9 @@ int main(int argc, char **argv)
     add("shuffled", test_shuffled);
     add("devices", test_devices);
     add("memlock", test_memlock);
+    add("on-demand", test_on_demand);
+    add("each-registration", test_each_registration);
+    add("unregistrable", test_unregistrable);
     add("each-write", test_each_write);
     add("each-status", test_each_status);
     add("each-call", test_each_call);

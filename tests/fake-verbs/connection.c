@@ -652,12 +652,19 @@ void fake_id_message(FakeId *id, const FakeMessage *message, const uint8_t *data
         if (id->id.qp && id->state == FAKE_ID_CONNECTING) {
             id->id.qp->state = IBV_QPS_RTS;
             id->rnr_retry = message->rnr_retry;
-            established(id, data, message->length);
+            memcpy(id->answer, data, MIN(message->length, sizeof(id->answer)));
             fake_link_send(&id->link, &(FakeMessage){ .type = FAKE_MSG_READY }, NULL);
         }
         break;
     case FAKE_MSG_READY:
+        /* On a wire a next connection's request cannot overtake this; on two sockets it could. */
         established(id, NULL, 0);
+        fake_link_send(&id->link, &(FakeMessage){ .type = FAKE_MSG_ESTABLISHED }, NULL);
+        break;
+    case FAKE_MSG_ESTABLISHED:
+        if (id->state == FAKE_ID_CONNECTING) {
+            established(id, id->answer, sizeof(id->answer));
+        }
         break;
     case FAKE_MSG_REJECT:
         refused(id, RDMA_CM_EVENT_REJECTED, REJECTED_BY_CONSUMER);

@@ -193,8 +193,8 @@ void fake_cq_forget_qp(FakeCq *cq, FakeQp *qp);
 /* ---- what goes from one end to the other ---- */
 
 typedef enum FakeMessageType {
-    FAKE_MSG_CONNECT, FAKE_MSG_ACCEPT, FAKE_MSG_READY, FAKE_MSG_REJECT, FAKE_MSG_DISCONNECT,
-    FAKE_MSG_DISCONNECTED, FAKE_MSG_WRITE, FAKE_MSG_SEND, FAKE_MSG_ANSWER
+    FAKE_MSG_CONNECT, FAKE_MSG_ACCEPT, FAKE_MSG_READY, FAKE_MSG_ESTABLISHED, FAKE_MSG_REJECT,
+    FAKE_MSG_DISCONNECT, FAKE_MSG_DISCONNECTED, FAKE_MSG_WRITE, FAKE_MSG_SEND, FAKE_MSG_ANSWER
 } FakeMessageType;
 
 /* Both ends run on one machine: its own byte order. */
@@ -311,6 +311,7 @@ struct FakeId {
     bool listening;             /* there is an acceptor */
     bool disconnecting, told_disconnected;
     uint8_t private_data[FAKE_PRIVATE_DATA_REQUEST];
+    uint8_t answer[FAKE_PRIVATE_DATA_ANSWER];   /* the peer's private data */
     unsigned own_rnr_retry;     /* how patient the peer's messages are */
     unsigned rnr_retry;         /* how patient this side's are: the peer said so */
     unsigned events;            /* got and not acknowledged */

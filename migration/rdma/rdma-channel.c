@@ -308,6 +308,9 @@ bool rdma_channel_connect(Channel *channel, GCancellable *cancellable, GError **
         g_prefix_error(errp, "return path: ");
         return false;
     }
+    if (!r->back->private_data.godwit) {
+        rdma_control_first_is_free(&r->back->control);
+    }
     return true;
 }
 

@@ -386,9 +386,7 @@ static bool take_message(RdmaConnection *c, unsigned buffer, size_t received, GE
         return false;
     }
     if (c->control.role == RDMA_RECEIVER) {
-        c->have_message = true;
-        c->message_buffer = buffer;
-        c->message = header;
+        c->received[c->n_received++] = (RdmaReceived){ buffer, header };
         return true;
     }
     if (header.type != RDMA_CONTROL_READY && c->on_reply &&
@@ -702,17 +700,20 @@ bool rdma_connection_reply(RdmaConnection *c, RdmaControlType type, uint32_t rep
 
 static bool message_there(const RdmaConnection *c, const void *opaque)
 {
-    return c->have_message;
+    return c->n_received > 0;
 }
 
 /* The buffer of the last message is for the next. */
 static bool return_message(RdmaConnection *c, GError **errp)
 {
-    if (!c->have_message) {
+    if (!c->first_in_use) {
         return true;
     }
-    c->have_message = false;
-    return post_receive(c, c->message_buffer, errp);
+    unsigned buffer = c->received[0].buffer;
+    c->first_in_use = false;
+    c->n_received--;
+    memmove(&c->received[0], &c->received[1], c->n_received * sizeof(c->received[0]));
+    return post_receive(c, buffer, errp);
 }
 
 bool rdma_connection_receive(RdmaConnection *c, RdmaHeader *header, const uint8_t **payload, GError **errp)
@@ -730,7 +731,8 @@ bool rdma_connection_receive(RdmaConnection *c, RdmaHeader *header, const uint8_
         }
         return false;
     }
-    *header = c->message;
-    *payload = rdma_receive_buffer(c, c->message_buffer) + RDMA_HEADER_SIZE;
+    c->first_in_use = true;
+    *header = c->received[0].header;
+    *payload = rdma_receive_buffer(c, c->received[0].buffer) + RDMA_HEADER_SIZE;
     return true;
 }

@@ -65,6 +65,12 @@ typedef struct RdmaSent {
     uint64_t group_bytes;
 } RdmaSent;
 
+/* A message in a receive buffer. */
+typedef struct RdmaReceived {
+    unsigned buffer;
+    RdmaHeader header;
+} RdmaReceived;
+
 #define RDMA_BATCH 64           /* work requests that one doorbell hands over at most */
 
 typedef struct RdmaConnection RdmaConnection;
@@ -114,10 +120,10 @@ struct RdmaConnection {
     struct ibv_mr *buffers_mr;
     bool send_busy[RDMA_SEND_BUFFERS];
 
-    /* The message that a receiver has and has not given back. */
-    bool have_message;
-    unsigned message_buffer;
-    RdmaHeader message;
+    /* What a receiver has got, in order.  The first one may be in use: see rdma_connection_receive(). */
+    RdmaReceived received[RDMA_RECEIVES];
+    unsigned n_received;
+    bool first_in_use;
 
     /* ---- send queue ---- */
     struct ibv_send_wr batch[RDMA_BATCH];

@@ -79,7 +79,12 @@ RdmaMessage *rdma_control_next(RdmaControl *c)
 
 void rdma_control_ready_sent(RdmaControl *c)
 {
-    c->ready = true;
+    c->owed++;
+}
+
+void rdma_control_first_is_free(RdmaControl *c)
+{
+    c->owed++;
 }
 
 static bool unexpected(RdmaControlType expected, unsigned type, GError **errp)
@@ -107,14 +112,14 @@ static bool received_by_sender(RdmaControl *c, unsigned type, GError **errp)
 
 static bool received_by_receiver(RdmaControl *c, unsigned type, GError **errp)
 {
-    if (!c->ready) {
+    if (!c->owed) {
         return error_set_protocol(errp, "The peer has sent the control message %s (%u) without READY",
                                   rdma_control_name(type), type);
     }
     if (type == RDMA_CONTROL_READY) {
         return error_set_protocol(errp, "The peer has sent READY where it is to send messages");
     }
-    c->ready = false;
+    c->owed--;
     return true;
 }
 

@@ -25,7 +25,8 @@ typedef struct RdmaMessage {
 /* Belongs to the connection's thread. */
 typedef struct RdmaControl {
     RdmaRole role;
-    bool ready;             /* sender: a READY that no message has used; receiver: sent, no message yet */
+    bool ready;             /* sender: a READY that no message has used */
+    unsigned owed;          /* receiver: messages that the peer may send */
     RdmaControlType reply;  /* sender: the type that has to come next; NONE: no reply is expected */
     GQueue queue;           /* of RdmaMessage */
 } RdmaControl;
@@ -43,6 +44,11 @@ RdmaMessage *rdma_control_next(RdmaControl *c);
 
 /* Receiver: READY is being sent. */
 void rdma_control_ready_sent(RdmaControl *c);
+/*
+ * Receiver: the peer does not wait for a READY before its first message, and stays one ahead.  So does a QEMU
+ * on the connection for its return path.
+ */
+void rdma_control_first_is_free(RdmaControl *c);
 
 /*
  * A message of @type has come: is it its turn?  "Was expecting a READY (2) control message, but got: ...".

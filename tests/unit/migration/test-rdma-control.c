@@ -125,6 +125,29 @@ static void test_receiver(void)
     g_assert_null(rdma_control_next(&c));
 }
 
+/* A QEMU sends the first message of its return path without READY, and is one ahead from then on. */
+static void test_first_is_free(void)
+{
+    RdmaControl c;
+
+    rdma_control_init(&c, RDMA_RECEIVER);
+    rdma_control_first_is_free(&c);
+    received(&c, RDMA_CONTROL_QEMU_FILE);
+    refused(&c, RDMA_CONTROL_QEMU_FILE, "The peer has sent the control message QEMU_FILE (3) without READY");
+    for (unsigned i = 0; i < 3; i++) {
+        rdma_control_ready_sent(&c);
+        received(&c, RDMA_CONTROL_QEMU_FILE);
+        refused(&c, RDMA_CONTROL_QEMU_FILE,
+                "The peer has sent the control message QEMU_FILE (3) without READY");
+    }
+    rdma_control_init(&c, RDMA_RECEIVER);
+    rdma_control_first_is_free(&c);
+    rdma_control_ready_sent(&c);
+    received(&c, RDMA_CONTROL_QEMU_FILE);
+    received(&c, RDMA_CONTROL_QEMU_FILE);
+    refused(&c, RDMA_CONTROL_QEMU_FILE, "The peer has sent the control message QEMU_FILE (3) without READY");
+}
+
 /* Stream bytes join; a command between them keeps them apart, and no message becomes too long. */
 static void test_join(void)
 {
@@ -159,6 +182,7 @@ int main(int argc, char **argv)
     g_test_add_func("/rdma-control/error-in-place-of-ready", test_error_in_place_of_ready);
     g_test_add_func("/rdma-control/sender-refuses", test_sender_refuses);
     g_test_add_func("/rdma-control/receiver", test_receiver);
+    g_test_add_func("/rdma-control/first-is-free", test_first_is_free);
     g_test_add_func("/rdma-control/join", test_join);
     return g_test_run();
 }

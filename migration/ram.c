@@ -103,6 +103,12 @@ RamList *ram_save_list(RamSave *s)
     return s->ram;
 }
 
+uint64_t ram_save_next_dirty(const RamSave *s, const RAMBlock *block, uint64_t page, uint64_t end)
+{
+    const RamSaveBlock *b = &s->blocks[block->index];
+    return b->ignored ? end : bitmap_find_set(b->dirty, page, end);
+}
+
 bool ram_save_settle(RamSave *s, GError **errp)
 {
     return s->sink->ops->settle(s->sink, errp);

@@ -68,6 +68,9 @@ bool ram_save_complete(RamSave *s, StreamWriter *w, GError **errp);
  */
 bool ram_save_sync(RamSave *s, bool final, GError **errp);
 
+/* The first page in [@page, @end) of @block that is still to be sent; @end if there is none. */
+uint64_t ram_save_next_dirty(const RamSave *s, const RAMBlock *block, uint64_t page, uint64_t end);
+
 /* See RamSinkOps.settle. */
 bool ram_save_settle(RamSave *s, GError **errp);
 

@@ -29,6 +29,12 @@
 /* Spans in one request. */
 #define SPANS_MAX 64
 
+/* In later rounds so many of a chunk's pages are looked at: who has zeroed all of it need not wait for us. */
+#define NEWS_PAGES 16
+
+/* How far behind the scanner's position keys are asked for in later rounds. */
+#define AHEAD_BYTES (UINT64_C(1) << 30)
+
 typedef enum {
     SLOT_ASKED = 1 << 0,        /* keys for something of it have been asked for */
     SLOT_FINE = 1 << 1,         /* and for single chunks: see rdma-chunk.h */
@@ -60,7 +66,14 @@ typedef struct KeyBlock {
     uint8_t *slots;             /* SlotFlag */
     uint64_t n_slots;
     bool holes_known;
+    uint64_t ahead;             /* chunks below this one have been looked at in @ahead_pass */
+    uint64_t ahead_pass;        /* see rdma_keys_ahead(); 0: never */
 } KeyBlock;
+
+/* A run of pages that is being sent: they are not dirty any more. */
+typedef struct KeyRun {
+    uint64_t first, end;
+} KeyRun;
 
 /* One REGISTER_REQUEST that has not been answered. */
 typedef struct KeyRequest {
@@ -70,7 +83,7 @@ typedef struct KeyRequest {
 
 struct RdmaKeys {
     RdmaConnection *c;
-    RamList *ram;
+    RamSave *save;
     unsigned shift, slot_shift;
     unsigned unit;              /* what the peer's chunks are at least, as a shift: requests count in it */
     bool unit_exact;            /* and are: no request of ours finds the answer to another one */
@@ -83,6 +96,8 @@ struct RdmaKeys {
     GPtrArray *local_spans;     /* owns */
     GQueue requests;            /* of KeyRequest */
     bool compressing;
+    bool later;                 /* the first round is over: what is dirty counts, not what may have content */
+    KeyRun run;                 /* then: what is being sent */
 
     GAsyncQueue *jobs;          /* of LocalSpan; an empty one ends the thread */
     GThread *thread;
@@ -142,8 +157,10 @@ static void make_tables(RdmaKeys *k, unsigned shift)
 
 static bool handle_reply(const RdmaHeader *header, const void *payload, void *opaque, GError **errp);
 
-RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, GError **errp)
+RdmaKeys *rdma_keys_new(RdmaConnection *c, RamSave *save, GError **errp)
 {
+    RamList *ram = ram_save_list(save);
+
     if (ram->count > RDMA_BLOCKS_MAX) {
         g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
                     "RDMA ERROR: %u RAM blocks are more than %u", ram->count, RDMA_BLOCKS_MAX);
@@ -151,7 +168,7 @@ RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, GError **errp)
     }
     RdmaKeys *k = g_new0(RdmaKeys, 1);
     k->c = c;
-    k->ram = ram;
+    k->save = save;
     k->shift = c->private_data.chunk_shift;
     k->exact = c->private_data.godwit && c->private_data.batches;
     k->pin_all = c->private_data.pin_all;
@@ -325,6 +342,26 @@ static bool looks_used(const KeyBlock *b, uint64_t chunk, unsigned shift, unsign
     return *used > before || (b->holes_known && hole_end && hole_end < end);
 }
 
+/* A page of the chunk is to be sent, and not zero, as far as the first few of them tell. */
+static bool has_news(const RdmaKeys *k, const KeyBlock *b, uint64_t chunk)
+{
+    const KeyRun *run = &k->run;
+    unsigned pages = k->shift - TARGET_PAGE_BITS;
+    uint64_t end = MIN((chunk + 1) << pages, ramblock_pages(b->block));
+    unsigned looked = 0;
+
+    for (uint64_t page = chunk << pages; page < end && looked++ < NEWS_PAGES; page++) {
+        if (page < run->first || page >= run->end) {
+            uint64_t until = page < run->first ? MIN(run->first, end) : end;
+            page = ram_save_next_dirty(k->save, b->block, page, until);
+        }
+        if (page < end && !buffer_is_zero(b->block->host + (page << TARGET_PAGE_BITS), TARGET_PAGE_SIZE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool send_request(RdmaKeys *k, KeyBlock *b, uint64_t base, const RdmaSpan *spans, unsigned n,
                          GError **errp)
 {
@@ -364,7 +401,8 @@ static bool plan_slot(RdmaKeys *k, KeyBlock *b, uint64_t slot, uint64_t needed, 
     RdmaSpan spans[SPANS_MAX];
 
     for (unsigned i = 0; i < n; i++) {
-        chosen[i] = looks_used(b, base + i, k->shift, &seen, &used) || base + i == needed;
+        chosen[i] = base + i == needed ||
+                    (k->later ? has_news(k, b, base + i) : looks_used(b, base + i, k->shift, &seen, &used));
         wanted[i] = chosen[i] && !b->remote_spans[base + i];
     }
     RdmaSlotView view = {
@@ -424,6 +462,74 @@ bool rdma_keys_enter(RdmaKeys *k, const RAMBlock *block, uint64_t offset, bool f
     bool ok = prefetch(k, b, slot, errp) && prefetch(k, b, slot + 1, errp);
     b->slots[slot] |= SLOT_ENTERED;
     return ok;
+}
+
+/* Runs of chunks in [start, *@end) that want keys; *@end: how far it was looked. */
+static unsigned find_news(RdmaKeys *k, KeyBlock *b, uint64_t start, uint64_t *end, RdmaSpan *spans)
+{
+    unsigned n = 0, longest = 1u << (k->slot_shift - k->shift);
+    uint64_t chunk = start;
+
+    for (; chunk < *end; chunk++) {
+        if (b->remote_spans[chunk] || !has_news(k, b, chunk)) {
+            continue;
+        }
+        RdmaSpan *last = n ? &spans[n - 1] : NULL;
+        if (last && start + last->first + last->count == chunk && last->count < longest) {
+            last->count++;
+        } else if (n < SPANS_MAX) {
+            spans[n++] = (RdmaSpan){ (unsigned)(chunk - start), 1 };
+        } else {
+            break;
+        }
+    }
+    *end = chunk;
+    return n;
+}
+
+static void register_span(RdmaKeys *k, KeyBlock *b, uint64_t first, uint64_t count)
+{
+    for (uint64_t end = first + count; first < end; first++) {
+        uint64_t n = 0;
+        while (first + n < end && !b->local_spans[first + n]) {
+            n++;
+        }
+        if (n) {
+            register_local(k, b, first, n);
+            first += n;
+        }
+    }
+}
+
+bool rdma_keys_ahead(RdmaKeys *k, const RAMBlock *block, uint64_t first, uint64_t count, uint64_t round,
+                     GError **errp)
+{
+    /* When the guest is stopped there are new dirty pages, and the round goes on. */
+    uint64_t pass = 2 * round + ram_save_last_stage(k->save);
+    KeyBlock *b = find(k, block);
+    unsigned pages = k->shift - TARGET_PAGE_BITS;
+    uint64_t window = MAX(AHEAD_BYTES >> k->shift, 1);
+    uint64_t last = (first + count - 1) >> pages;
+    RdmaSpan spans[SPANS_MAX];
+
+    k->later = true;
+    k->run = (KeyRun){ first, first + count };
+    /* Others are asked for single chunks, or all of a slot's rest, only when one is needed. */
+    if (!k->exact) {
+        return true;
+    }
+    uint64_t start = b->ahead_pass == pass ? MAX(b->ahead, first >> pages) : first >> pages;
+    if (b->ahead_pass == pass && (start == b->chunks || last + window / 2 < start)) {
+        return true;
+    }
+    uint64_t end = MIN(b->chunks, last + 1 + window);
+    unsigned n = find_news(k, b, start, &end, spans);
+    b->ahead_pass = pass;
+    b->ahead = end;
+    for (unsigned i = 0; i < n; i++) {
+        register_span(k, b, start + spans[i].first, spans[i].count);
+    }
+    return !n || send_request(k, b, start, spans, n, errp);
 }
 
 bool rdma_keys_cleared(const RdmaKeys *k, const RAMBlock *block, uint64_t offset)

@@ -3,14 +3,15 @@
 #ifndef GODWIT_MIGRATION_RDMA_KEYS_H
 #define GODWIT_MIGRATION_RDMA_KEYS_H
 
+#include "migration/ram.h"
 #include "migration/rdma/rdma-chunk.h"
 #include "migration/rdma/rdma-connection.h"
 
 /* Belongs to the migration thread; a thread of its own registers the source's memory. */
 typedef struct RdmaKeys RdmaKeys;
 
-/* All blocks of @ram.  @c is told to hand its replies to the result. */
-RdmaKeys *rdma_keys_new(RdmaConnection *c, RamList *ram, GError **errp);
+/* All blocks of @save.  @c is told to hand its replies to the result. */
+RdmaKeys *rdma_keys_new(RdmaConnection *c, RamSave *save, GError **errp);
 void rdma_keys_free(RdmaKeys *k);
 
 /*
@@ -26,6 +27,14 @@ unsigned rdma_keys_shift(const RdmaKeys *k);
  * the next, and has slots that are zero in part cleared as a whole before anything is written to them.
  */
 bool rdma_keys_enter(RdmaKeys *k, const RAMBlock *block, uint64_t offset, bool fresh, GError **errp);
+
+/*
+ * A round after the first, @round: pages [first, first + count) of @block are being sent.  Asks for the keys
+ * of chunks that have none, of these pages and of what is dirty behind them, many with one message: the guest
+ * may be stopped already.
+ */
+bool rdma_keys_ahead(RdmaKeys *k, const RAMBlock *block, uint64_t first, uint64_t count, uint64_t round,
+                     GError **errp);
 
 /* The destination has been told to clear the slot, and nothing was sent of it before: zeroes need nothing. */
 bool rdma_keys_cleared(const RdmaKeys *k, const RAMBlock *block, uint64_t offset);

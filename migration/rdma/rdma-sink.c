@@ -252,8 +252,12 @@ static bool send_chunk(RdmaSink *s, const RAMBlock *block, uint64_t first, uint6
 
 static bool send_pages(RdmaSink *s, const RAMBlock *block, uint64_t first, uint64_t count, GError **errp)
 {
-    bool fresh = !ram_stats_get(&s->stats->rounds);
+    uint64_t round = ram_stats_get(&s->stats->rounds);
+    bool fresh = !round;
 
+    if (!fresh && !rdma_keys_ahead(s->keys, block, first, count, round, errp)) {
+        return false;
+    }
     while (count) {
         uint64_t offset = first << TARGET_PAGE_BITS;
         uint64_t chunk_end = rdma_chunk_end(offset, s->shift, block->used_length) >> TARGET_PAGE_BITS;
@@ -417,7 +421,7 @@ RamSink *rdma_sink_new(RamSave *save, Channel *channel, GError **errp)
     s->c = rdma_channel_main(channel);
     s->pin_all = s->c->private_data.pin_all;
     s->round_end.notify = round_ended;
-    s->keys = rdma_keys_new(s->c, ram_save_list(save), errp);
+    s->keys = rdma_keys_new(s->c, save, errp);
     if (!s->keys) {
         sink_cleanup(&s->base);
         return NULL;

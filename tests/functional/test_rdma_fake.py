@@ -32,10 +32,10 @@ class Lab:
         return vm
 
     def pair(self, names=('godwit', 'godwit'), size=SIZE, chunk=0, capabilities=(), specifications=('', ''),
-             machine='none', **arguments):
+             machine='none', fill=True, **arguments):
         source, destination = (self.find_program(name) for name in names)
         ram = self.make_ram(size)
-        if machine == 'none':
+        if machine == 'none' and fill:
             rdma.fill_half_zero(ram, chunk or MIB)
         src = self.vm(source, 'src', ram, specifications[0], options=compat_options(source, destination),
                       machine=machine, **arguments)
@@ -199,6 +199,30 @@ def test_few_completions_and_messages(pin_all, lab):
     # Those that every migration has: stream, block table, the end of each hook.
     in_any = counted['stream-messages'] + at_source['ram']['dirty-sync-count'] + 3
     assert counted['control-messages'] - in_any <= size / (64 * MIB)
+
+
+@pytest.mark.parametrize('destination, step, per_request', (('godwit', 1, 32), ('godwit', 7, 32),
+                                                            ('11.1', 1, 64), ('11.1', 7, 8)))
+def test_few_waits_for_memory_that_is_new_in_the_pause(destination, step, per_request, lab):
+    """Keys for chunks of which nothing was sent before are asked for many at a time, ahead of the writes."""
+    size = 256 * MIB
+    src, dst = lab.pair(('godwit', destination), size=size, qtest=True, fill=False)
+    src.set_capabilities('pause-before-switchover')
+    route = Rdma()
+    route.listen(dst)
+    route.connect(src)
+    before = src.wait_migration('pre-switchover')['x-rdma']
+    for start in range(0, size, step * MIB):
+        src.qtest.memset(start + 17 * PAGE, PAGE, 0x11)
+    src.call('migrate-continue', state='pre-switchover')
+    after = src.wait_migration('completed')['x-rdma']
+    dst.wait_migration('completed')
+    dst.ram.assert_same(src.ram)
+    lab.end(src, dst)
+    assert after['writes'] - before['writes'] == len(range(0, size, step * MIB))
+    requests = after['registration-requests'] - before['registration-requests']
+    assert requests <= size // step // MIB // per_request + 2
+    assert after['control-waits'] - before['control-waits'] <= requests + 4
 
 
 # ---- cancel, whatever is being waited for ----

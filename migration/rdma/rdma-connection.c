@@ -408,7 +408,8 @@ static void receive_completed(RdmaConnection *c, const struct ibv_wc *wc)
     if (wc->status != IBV_WC_SUCCESS) {
         error = g_error_new(GODWIT_ERROR, GODWIT_ERROR_IO, "RDMA ERROR: receiving a control message: %s (%d)",
                             ibv_wc_status_str(wc->status), wc->status);
-    } else if (!c->error) {
+    } else if (!c->error || c->control.role == RDMA_RECEIVER) {
+        /* What a receiver gets is good even if its READY has found the peer gone. */
         take_message(c, (unsigned)(wc->wr_id & ~RDMA_WR_RECEIVE), wc->byte_len, &error);
     }
     if (error) {
@@ -494,6 +495,9 @@ bool rdma_connection_progress(RdmaConnection *c, GError **errp)
 {
     poll_queue(c, c->recv_cq);
     poll_queue(c, c->send_cq);
+    if (c->error && c->control.role == RDMA_RECEIVER) {
+        poll_queue(c, c->recv_cq);
+    }
     if (c->control.queue.length) {
         pump(c);
     }
@@ -716,6 +720,17 @@ static bool return_message(RdmaConnection *c, GError **errp)
     return post_receive(c, buffer, errp);
 }
 
+static bool ask_for_message(RdmaConnection *c, GError **errp)
+{
+    rdma_control_ready_sent(&c->control);
+    return rdma_connection_reply(c, RDMA_CONTROL_READY, 1, NULL, 0, errp) &&
+           rdma_connection_wait(c, message_there, NULL, RDMA_LIMIT_NONE, "a message", errp);
+}
+
+/*
+ * A message that is there already is taken without a READY, and one that came is not lost if a READY could
+ * not be sent: who has said all closes the connection.
+ */
 bool rdma_connection_receive(RdmaConnection *c, RdmaHeader *header, const uint8_t **payload, GError **errp)
 {
     g_autoptr(GError) error = NULL;
@@ -723,9 +738,9 @@ bool rdma_connection_receive(RdmaConnection *c, RdmaHeader *header, const uint8_
     if (fault_point("rdma-receive", errp) || !return_message(c, errp)) {
         return false;
     }
-    rdma_control_ready_sent(&c->control);
-    if (!rdma_connection_reply(c, RDMA_CONTROL_READY, 1, NULL, 0, &error) ||
-        !rdma_connection_wait(c, message_there, NULL, RDMA_LIMIT_NONE, "a message", &error)) {
+    rdma_connection_progress(c, NULL);
+    if (!c->n_received && !ask_for_message(c, &error) &&
+        (!c->n_received || g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_CANCELLED))) {
         if (!g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_EOF)) {
             g_propagate_error(errp, g_steal_pointer(&error));
         }

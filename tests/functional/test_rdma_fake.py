@@ -330,9 +330,10 @@ def test_killed(victim, after, lab, make_route):
 NOT_TOGETHER = (('xbzrle', "RDMA and XBZRLE can't be used together"),
                 ('multifd', 'Migration requires multi-channel URIs (e.g. tcp)'),
                 ('mapped-ram', 'Migration requires seekable transport (e.g. file)'))
+IGNORE_SHARED = ('x-ignore-shared', "RDMA and x-ignore-shared can't be used together")
 
 
-@pytest.mark.parametrize('capability, text', NOT_TOGETHER, ids=lambda v: v.split()[0])
+@pytest.mark.parametrize('capability, text', (*NOT_TOGETHER, IGNORE_SHARED), ids=lambda v: v.split()[0])
 @pytest.mark.parametrize('side', ('source', 'destination'))
 def test_capability_that_cannot_go_with_it(side, capability, text, lab, make_route):
     """Refused by both sides; the process lives, and RDMA works when the capability is off."""
@@ -361,6 +362,20 @@ def test_capability_after_the_address(capability, text, lab):
     src.wait_migration('completed')
     dst.wait_migration('completed')
     lab.end(src, dst)
+
+
+def test_ignore_shared_after_the_address(lab):
+    """Whether it can go with RDMA depends on the blocks and on the source, which has it off."""
+    src, dst = lab.pair(size=MIB)
+    route = Rdma()
+    route.listen(dst)
+    dst.set_capabilities('x-ignore-shared')
+    route.connect(src)
+    src.wait_migration('failed')
+    src.wait_run_state('running')
+    assert dst.wait_exit() == 1
+    assert 'x-ignore-shared' in dst.stderr
+    lab.end(src)
 
 
 @pytest.mark.skipif(rdma.has_device(), reason='this machine has an RDMA device')

@@ -130,6 +130,16 @@ static bool hand_over(const MigrationHost *host, LoadVM *l, GError **errp)
     return false;
 }
 
+/* The source's guest goes on as soon as it hears of it: before that the devices let go of what they share. */
+static void let_go(const MigrationHost *host)
+{
+    for (SaveEntry *e = host->ops->save_entries(host->opaque)->first; e; e = e->next) {
+        if (e->vmsd->load_failed) {
+            e->vmsd->load_failed(e->opaque);
+        }
+    }
+}
+
 static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
 {
     MigrationContext *ctx = in->ctx;
@@ -137,7 +147,11 @@ static void end_load(Incoming *in, LoadVM *l, bool ok, GError *error)
 
     if (ok) {
         ok = hand_over(&ctx->host, l, &error);
+        if (!ok) {
+            let_go(&ctx->host);
+        }
     } else {
+        let_go(&ctx->host);
         loadvm_shut_return_path(l, false, NULL);
     }
     page_file_close(&in->pages);        /* who deletes the file wants its room back */

@@ -12,8 +12,15 @@
  *   guest stops; the request in flight ends
  *   section "virtio-blk" is saved: the file is
  *   flushed, then unlocked           ------->     section is loaded: the file is locked, or the load fails
+ *                                               (the load fails later: unlocked, before the source
+ *                                               can hear of it)
  *   (the migration failed: the guest goes on;
  *   locked again, or all requests fail)
+ *
+ * A destination that has been killed, or does not know yet that the migration has failed, may have the lock
+ * for a moment after the source's guest goes on: its requests wait for the lock, but not for long.  If
+ * somebody else has written to the file meanwhile, this guest's idea of it is wrong, and the lock does not
+ * help.
  *
  * The lock is an open file description lock on the whole file, exclusive unless the drive is read-only: kept
  * by the kernel until the process ends, and on NFS by the server.
@@ -24,6 +31,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "system/vmstate.h"
@@ -40,6 +48,9 @@
 #define BLK_ID_SIZE 20
 #define BLK_HEADER_SIZE 16
 #define BLK_CONFIG_SIZE 24
+/* How long a guest that goes on waits for its file, and how often it looks. */
+#define LOCK_PATIENCE_US (3 * G_USEC_PER_SEC)
+#define LOCK_RETRY_US 10000
 
 #define BLK_F_SIZE_MAX (UINT64_C(1) << 1)
 #define BLK_F_SEG_MAX (UINT64_C(1) << 2)
@@ -58,11 +69,15 @@ typedef struct VirtioBlk {
     int fd;
 
     GThread *thread;
-    GCond work;                         /* @kick or @quit */
+    GCond work;                         /* any of the following */
     /* The device's lock. */
     bool kick;                          /* the queue has not been found empty since it was notified of */
     bool quit;
     bool locked;                        /* the file is ours */
+    bool given_up;                      /* it is not, and until the guest is stopped it will not be */
+    gint64 lock_until_us;               /* not locked: then it is given up */
+    bool was_ours;                      /* it was locked, and when that ended... */
+    struct timespec written;            /* ...it had been written to at this time */
 
     /* The thread's. */
     VirtRequest request;
@@ -71,6 +86,14 @@ typedef struct VirtioBlk {
 } VirtioBlk;
 
 /* ---- the file ---- */
+
+/* When was the file written to?  Never, as far as that is not known. */
+static struct timespec last_write(const VirtioBlk *b)
+{
+    struct stat s;
+
+    return fstat(b->fd, &s) == 0 ? s.st_mtim : (struct timespec){ 0 };
+}
 
 static bool lock_file(VirtioBlk *b, GError **errp)
 {
@@ -92,8 +115,44 @@ static void unlock_file(VirtioBlk *b)
 {
     struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
 
-    fcntl(b->fd, F_OFD_SETLK, &lock);
+    b->written = last_write(b);
+    b->was_ours = b->locked;
     b->locked = false;
+    fcntl(b->fd, F_OFD_SETLK, &lock);
+}
+
+/* Lock held, file locked, after it was not for a time: is it as this guest knows it? */
+static bool is_unchanged(VirtioBlk *b)
+{
+    struct timespec now = last_write(b);
+
+    return b->readonly || !b->was_ours ||
+           (now.tv_sec == b->written.tv_sec && now.tv_nsec == b->written.tv_nsec);
+}
+
+static void give_up(VirtioBlk *b, const char *why)
+{
+    g_warning("%s: all requests of the guest will fail", why);
+    b->given_up = true;
+}
+
+/* Lock held; the guest goes on, or waits for its file.  It may be too early. */
+static void lock_again(VirtioBlk *b)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (!lock_file(b, &error)) {
+        if (g_get_monotonic_time() >= b->lock_until_us) {
+            give_up(b, error->message);
+        }
+    } else if (!is_unchanged(b)) {
+        struct timespec then = b->written;
+        g_autofree char *why =
+            g_strdup_printf("drive '%s': another process has written to '%s'", b->id, b->file);
+        unlock_file(b);
+        b->written = then;
+        give_up(b, why);
+    }
 }
 
 static bool open_file(VirtioBlk *b, GError **errp)
@@ -257,7 +316,12 @@ static void *blk_thread(void *opaque)
 
     g_mutex_lock(&b->device.lock);
     while (!b->quit) {
-        if (!b->kick) {
+        if (!b->locked && !b->given_up && !b->device.paused) {
+            g_cond_wait_until(&b->work, &b->device.lock, g_get_monotonic_time() + LOCK_RETRY_US);
+            if (!b->device.paused) {
+                lock_again(b);
+            }
+        } else if (!b->kick) {
             g_cond_wait(&b->work, &b->device.lock);
         } else if (virtqueue_pop(&b->device, 0, &b->request)) {
             work_on_request(b);
@@ -300,10 +364,12 @@ static void blk_read_config(VirtioDevice *v, uint64_t offset, void *to, unsigned
 static void blk_resumed(VirtioDevice *v)
 {
     VirtioBlk *b = (VirtioBlk *)v;
-    g_autoptr(GError) error = NULL;
 
-    if (!b->locked && !lock_file(b, &error)) {
-        g_warning("%s: all requests of the guest will fail", error->message);
+    if (!b->locked) {
+        b->given_up = false;
+        b->lock_until_us = g_get_monotonic_time() + LOCK_PATIENCE_US;
+        lock_again(b);
+        g_cond_signal(&b->work);
     }
 }
 
@@ -373,7 +439,21 @@ static bool blk_post_load(void *opaque, int version, GError **errp)
     g_mutex_lock(&b->device.lock);
     bool ok = b->locked || lock_file(b, errp);
     g_mutex_unlock(&b->device.lock);
+    /* Pages that this host remembers of a device that hosts share are older than the lock. */
+    posix_fadvise(b->fd, 0, 0, POSIX_FADV_DONTNEED);
     return ok;
+}
+
+/* Nothing is in flight: the guest does not run here. */
+static void blk_load_failed(void *opaque)
+{
+    VirtioBlk *b = opaque;
+
+    g_mutex_lock(&b->device.lock);
+    if (b->locked) {
+        unlock_file(b);
+    }
+    g_mutex_unlock(&b->device.lock);
 }
 
 static const VMStateField blk_fields[] = {
@@ -384,7 +464,7 @@ static const VMStateField blk_fields[] = {
 
 static const VMStateDescription blk_vmsd = {
     .name = "virtio-blk", .version = 1, .minimum_version = 1, .fields = blk_fields,
-    .pre_save = blk_pre_save, .post_load = blk_post_load,
+    .pre_save = blk_pre_save, .post_load = blk_post_load, .load_failed = blk_load_failed,
 };
 
 VirtioDevice *virtio_blk_new(Machine *m, const VirtioBlkConfig *config, GError **errp)

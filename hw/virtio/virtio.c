@@ -158,7 +158,8 @@ static bool post_load(void *opaque, int version, GError **errp)
             ok = virtqueue_map(v, q);
         }
     }
-    v->raised = false;
+    /* Whatever the line is at: a load before this one may have failed. */
+    v->raised = !v->state.interrupt_status;
     virtio_device_interrupt(v, 0);
     g_mutex_unlock(&v->lock);
     return ok ||

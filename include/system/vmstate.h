@@ -45,6 +45,12 @@ struct VMStateDescription {
     bool (*pre_save)(void *opaque, GError **errp);
     bool (*pre_load)(void *opaque, GError **errp);  /* load thread; may be NULL */
     bool (*post_load)(void *opaque, int version, GError **errp);
+    /*
+     * Load thread: a load has failed, whether or not this section had come.  The guest does not run here and
+     * may go on at the source as soon as this returns: what was taken over from there is let go of.  May be
+     * NULL; not called for subsections.
+     */
+    void (*load_failed)(void *opaque);
 };
 
 #define VMSTATE_END { .name = NULL }

@@ -4,10 +4,12 @@ Virtio devices on machine pico as seen from outside: what -device and -drive ref
 migration, and what a destination refuses. The guest here has no driver; tests/kvm has a Linux.
 """
 import os
+import signal
 import subprocess
 
 import pytest
 from godwit import guest, programs
+from godwit.deadline import poll
 from godwit.routes import perform
 
 LIGHT = {'set': 200, 'nap': 20000}
@@ -148,6 +150,93 @@ def test_fault(side, point, number, make, disk, make_route, faults, godwit, kern
     good = make('good', devices(disk), incoming='defer')
     perform(vms['src'], good, make_route('unix'))
     guest.wait_sweeps(good, 1)
+
+
+# Where the hand-over is made to fail: after the source has let go of the disk, and most often when the
+# destination has it already.  "kill": the process dies there.
+HAND_OVER = [('src', 'migration-handover:1'), ('src', 'savevm-eof:1'), ('src', 'return-path-read:1'),
+             ('dst', 'incoming-start-guest:1'), ('dst', 'machine-start:1'), ('dst', 'loadvm-eof:1'),
+             ('dst', 'incoming-start-guest:1:kill'), ('dst', 'machine-start:1:kill'),
+             ('dst', 'virtio-blk-lock:1:kill'), ('dst', 'return-path-write:{last}'),
+             ('dst', 'return-path-write:{last}:kill')]
+
+
+def count_passes(make, disk, route, point):
+    """How often does the destination of a migration pass @point?"""
+    trace = f'{disk}.trace'
+    src = make('count-src', devices(disk))
+    dst = make('count-dst', [*devices(disk), '-trace', 'fault_pass', '-D', trace], incoming='defer')
+    perform(src, dst, route)
+    src.quit()
+    dst.quit()
+    dst.reap()
+    with open(trace) as f:
+        passes = sum(f'fault_pass {point} ' in line + ' ' for line in f.read().splitlines())
+    assert passes
+    return passes
+
+
+@pytest.mark.parametrize('exits', (True, False))
+@pytest.mark.parametrize('side,fault', HAND_OVER, ids=[f'{side}-{fault}' for side, fault in HAND_OVER])
+def test_hand_over(side, fault, exits, make, disk, make_route, faults, godwit, kernel):
+    """Wherever it fails, the source's guest goes on and has its disk, also if the destination lives on."""
+    if '{last}' in fault:
+        fault = fault.format(last=count_passes(make, disk, make_route('unix'), fault.partition(':')[0]))
+    vms = {}
+    for name in ('src', 'dst'):
+        environment = {'GODWIT_FAULT': fault} if name == side else None
+        vms[name] = make(name, devices(disk), 'defer' if name == 'dst' else None, environment)
+    src, dst = vms['src'], vms['dst']
+    if fault.endswith(':kill'):
+        dst.expect_signal = signal.SIGKILL
+    uri = f'unix:{disk}.sock'
+    dst.call('migrate-incoming', uri=uri, **{'exit-on-error': exits})
+    src.call('migrate', uri=uri)
+    assert src.wait_migration('failed')['error-desc']
+    src.wait_run_state('running')
+    guest.wait_sweeps(src, 1)
+    assert not exits or dst.wait_exit() in (1, -signal.SIGKILL)
+    # Nobody else has it.
+    poll(lambda: 'which another process uses' in start_beside(godwit, kernel, devices(disk))[1], 10,
+         'the lock')
+    assert 'requests' not in src.stderr
+    good = make('good', devices(disk), incoming='defer')
+    perform(src, good, make_route('tcp'))
+    guest.wait_sweeps(good, 1)
+    assert 'which another process uses' in start_beside(godwit, kernel, devices(disk))[1]
+    if not exits and not fault.endswith(':kill'):
+        dst.quit()
+
+
+def test_snapshot_goes_on(make, disk, make_route, godwit, kernel):
+    """A guest that was saved to a file has its disk when it goes on, unless others have written to it."""
+    src = make('src', devices(disk))
+    src.set_capabilities('return-path', state=False)
+    for number in range(2):
+        src.call('migrate', uri=f'file:{disk}.saved')
+        src.wait_migration('completed')
+        assert start_beside(godwit, kernel, devices(disk)) == (3, '')
+        if number:
+            with open(disk, 'r+b') as f:
+                f.write(b'x')
+        src.call('cont')
+        guest.wait_sweeps(src, 1)
+        used = 'which another process uses' in start_beside(godwit, kernel, devices(disk))[1]
+        assert used == (number == 0)
+    assert 'another process has written to' in src.stderr
+
+
+def test_three_hosts(make, disk, make_route, godwit, kernel):
+    """A to B to C to D: the disk is where the guest is."""
+    vm = make('vm0', devices(disk, *RNG))
+    for number in range(1, 4):
+        following = make(f'vm{number}', devices(disk, *RNG), incoming='defer')
+        vm.set_parameters(max_bandwidth=0, downtime_limit=1000)
+        perform(vm, following, make_route('unix'))
+        vm.quit()
+        guest.wait_sweeps(following, 1)
+        assert 'which another process uses' in start_beside(godwit, kernel, devices(disk))[1]
+        vm = following
 
 
 def test_other_devices(make, disk, make_route, folder):

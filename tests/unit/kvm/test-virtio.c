@@ -8,6 +8,7 @@
 #include "util/bitmap.h"
 #include "util/error.h"
 
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -355,8 +356,8 @@ static void test_bad_queues(Driver *d, gconstpointer data)
 #define STATUS (DRIVER_DATA + 0xf000)
 #define BUFFER (DRIVER_DATA + 0x1000)
 
-/* A request of three descriptors; returns the status byte. */
-static unsigned blk(Driver *d, uint32_t type, uint64_t sector, uint32_t len, bool write)
+/* A request of three descriptors. */
+static void blk_begin(Driver *d, uint32_t type, uint64_t sector, uint32_t len, bool write)
 {
     driver_put_le(d, HEADER, type, 4);
     driver_put_le(d, HEADER + 4, 0, 4);
@@ -367,8 +368,19 @@ static unsigned blk(Driver *d, uint32_t type, uint64_t sector, uint32_t len, boo
     driver_describe(d, 2, STATUS, 1, D_WRITE, 0);
     driver_offer(d, 0);
     driver_notify(d);
+}
+
+/* Its status byte. */
+static unsigned blk_end(Driver *d)
+{
     driver_wait_used(d, d->available & 0xffff);
     return (unsigned)driver_get_le(d, STATUS, 1);
+}
+
+static unsigned blk(Driver *d, uint32_t type, uint64_t sector, uint32_t len, bool write)
+{
+    blk_begin(d, type, sector, len, write);
+    return blk_end(d);
 }
 
 static void file_bytes(const Disk *f, uint64_t offset, void *to, size_t len)
@@ -585,9 +597,10 @@ static void test_blk_lock(Disk *f, gconstpointer data)
     g_assert_true(save_kind(d->v, &error));
     g_assert_true(load_kind(there, &error));
     g_assert_no_error(error);
-    /* The source cannot go on with it: every request fails. */
+    /* The source cannot go on with it: it waits for a while, then every request fails. */
     g_test_expect_message(NULL, G_LOG_LEVEL_WARNING, "*all requests of the guest will fail");
     virtio_device_resume(d->v);
+    g_assert_cmpuint(blk(d, 0, 0, 512, false), ==, 1);
     g_test_assert_expected_messages();
     g_assert_cmpuint(blk(d, 0, 0, 512, false), ==, 1);
     /* Unless the destination has gone. */
@@ -595,6 +608,82 @@ static void test_blk_lock(Disk *f, gconstpointer data)
     virtio_device_free(there);
     virtio_device_resume(d->v);
     g_assert_cmpuint(blk(d, 0, 0, 512, false), ==, 0);
+}
+
+/* The guest of @d has stopped and its file is another machine's now, which is returned. */
+static VirtioDevice *give_away(Disk *f)
+{
+    const VirtioBlkConfig config = { .id = "disk0", .file = f->path, .incoming = true };
+    g_autoptr(GError) error = NULL;
+    VirtioDevice *there = virtio_blk_new(f->d.m, &config, &error);
+
+    g_assert_no_error(error);
+    virtio_device_pause(f->d.v);
+    g_assert_true(save_kind(there, NULL));      /* fills in what a stream would bring */
+    g_assert_true(save_kind(f->d.v, &error));
+    g_assert_true(load_kind(there, &error));
+    g_assert_no_error(error);
+    return there;
+}
+
+/* The guest goes on before the destination has gone: its requests wait, and can be stopped in that. */
+static void test_blk_wait(Disk *f, gconstpointer data)
+{
+    Driver *d = &f->d;
+
+    driver_start(d);
+    VirtioDevice *there = give_away(f);
+    virtio_device_resume(d->v);
+    blk_begin(d, 0, 0, 512, false);
+    g_usleep(30000);
+    g_assert_cmpuint(driver_used(d), ==, 0);
+    virtio_device_pause(d->v);
+    virtio_device_resume(d->v);
+    g_usleep(30000);
+    g_assert_cmpuint(driver_used(d), ==, 0);
+    virtio_device_free(there);
+    g_assert_cmpuint(blk_end(d), ==, 0);
+    /* It is the guest's again. */
+    const VirtioBlkConfig config = { .id = "disk0", .file = f->path };
+    g_assert_null(virtio_blk_new(d->m, &config, NULL));
+}
+
+/* A load that fails after the disk has come gives it back by itself. */
+static void test_blk_load_failed(Disk *f, gconstpointer data)
+{
+    Driver *d = &f->d;
+
+    driver_start(d);
+    VirtioDevice *there = give_away(f);
+    there->kind_entry.vmsd->load_failed(there);
+    virtio_device_resume(d->v);
+    g_assert_cmpuint(blk(d, 1, 0, 512, true), ==, 0);
+    /* Once more, with what the source has written meanwhile. */
+    virtio_device_pause(d->v);
+    g_assert_true(save_kind(d->v, NULL));
+    g_assert_true(load_kind(there, NULL));
+    virtio_device_free(there);
+}
+
+/* Somebody has written to the disk: the guest that comes back must not, though nobody has the lock. */
+static void test_blk_changed(Disk *f, gconstpointer data)
+{
+    Driver *d = &f->d;
+
+    driver_start(d);
+    virtio_device_free(give_away(f));
+    g_usleep(20000);            /* more than a tick of the file's clock */
+    int fd = open(f->path, O_WRONLY);
+    g_assert_cmpint(pwrite(fd, "x", 1, 0), ==, 1);
+    close(fd);
+    g_test_expect_message(NULL, G_LOG_LEVEL_WARNING, "*another process has written to*all requests*fail");
+    virtio_device_resume(d->v);
+    g_test_assert_expected_messages();
+    g_assert_cmpuint(blk(d, 1, 0, 512, true), ==, 1);
+    const VirtioBlkConfig config = { .id = "disk0", .file = f->path };
+    VirtioDevice *other = virtio_blk_new(d->m, &config, NULL);
+    g_assert_nonnull(other);
+    virtio_device_free(other);
 }
 
 static void test_blk_files(void)
@@ -886,6 +975,9 @@ int main(int argc, char **argv)
     BLK("readonly", test_blk_readonly, 1);
     BLK("drain", test_blk_drain, 0);
     BLK("lock", test_blk_lock, 0);
+    BLK("wait", test_blk_wait, 0);
+    BLK("load-failed", test_blk_load_failed, 0);
+    BLK("changed", test_blk_changed, 0);
     CONSOLE("send", test_console_send);
     CONSOLE("receive", test_console_receive);
     CONSOLE("travel", test_console_travel);

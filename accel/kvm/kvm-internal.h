@@ -164,6 +164,7 @@ struct Kvm {
     bool has_sregs2;
     bool has_tsc_offset;
     bool clock_saved;           /* vm_state.clock_ns is the clock of a stopped guest */
+    bool counters_saved;        /* the vCPUs' state.tsc is that of a stopped guest */
 
     KvmVmState vm_state;
     KvmVmState *power_on;

@@ -210,9 +210,10 @@ static bool tsc_offset(KvmVcpu *v, unsigned long request, int64_t *offset)
     return v->kvm->has_tsc_offset && ioctl(v->fd, request, &attr) == 0;
 }
 
-static void read_counters(Kvm *kvm)
+static bool read_counters(Kvm *kvm)
 {
     int64_t first = 0, own = 0;
+    bool ok = !fault_point("kvm-get-tsc", NULL);
 
     tsc_offset(&kvm->vcpus[0], KVM_GET_DEVICE_ATTR, &first);
     for (unsigned i = 0; i < kvm->n_vcpus; i++) {
@@ -220,16 +221,26 @@ static void read_counters(Kvm *kvm)
         v->state.tsc = (KvmTsc){ 0 };
         if (!get_msr(v->fd, MSR_IA32_TSC, &v->state.tsc.value)) {
             g_warning("the time stamp counter of vCPU %u cannot be read", i);
+            ok = false;
         }
         if (i && tsc_offset(v, KVM_GET_DEVICE_ATTR, &own)) {
             v->state.tsc.behind = (int64_t)((uint64_t)own - (uint64_t)first);
         }
     }
+    return ok;
 }
 
+/* kvm_clock_stopped() has read it; a counter that begins anew is not what the guest can be given instead. */
 static bool tsc_get(void *opaque, GError **errp)
 {
-    return true;    /* kvm_clock_stopped() has */
+    KvmVcpu *v = opaque;
+
+    if (!v->kvm->counters_saved) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_IO,
+                    "the time stamp counter of vCPU %u could not be read", v->index);
+        return false;
+    }
+    return true;
 }
 
 /* Counters that ran together do so again, to the tick where the kernel lets us say so. */
@@ -362,7 +373,7 @@ void kvm_clock_stopped(Kvm *kvm)
     struct kvm_clock_data clock = { 0 };
     g_autoptr(GError) error = NULL;
 
-    read_counters(kvm);
+    kvm->counters_saved = read_counters(kvm);
     if (KVM_IOCTL(kvm->vm, KVM_GET_CLOCK, &clock, &error)) {
         kvm->vm_state.clock_ns = clock.clock;
         kvm->clock_saved = true;

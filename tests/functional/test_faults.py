@@ -28,6 +28,7 @@ ELSEWHERE = {
     'kvm-clear-dirty-log': 'test_kvm.py',
     'kvm-get-dirty-log': 'test_kvm.py',
     'kvm-get-msrs': 'test_kvm.py',
+    'kvm-get-tsc': 'test_kvm.py',
     'kvm-harvest-rings': 'test_kvm.py',
     'kvm-ioctl': 'test_kvm.py',
     'kvm-log-start': 'test_kvm.py',

@@ -156,12 +156,10 @@ def test_linux(package, cpus, make_linux, make_route):
         src.set_parameters(max_bandwidth=0, downtime_limit=500)
         src.console.send(f'before hop {number}\n')
         src.hvc.send(f'before hop {number}\n')
-        start = time.monotonic()
         route = Rdma(None) if kind == 'rdma' else make_route(kind)
         at_source, _ = perform(src, dst, route, seconds=60)
-        # A guest that is saved and loaded later was away all the while.
-        away = at_source['downtime'] / 1000 if kind != 'file' else time.monotonic() - start
-        downtimes.append(away)
+        # A guest that lies in a file does not count that: its clock stands still from the stop to the start.
+        downtimes.append(at_source['downtime'] / 1000 if kind != 'file' else 0)
         print(f'{package}, {cpus} cpus, {kind} {capabilities}: {at_source["total-time"]} ms, downtime '
               f'{at_source["downtime"]} ms, {at_source.get("x-downtime")}, {at_source.get("x-dirty-log")}')
         vms.append(dst)
@@ -176,7 +174,9 @@ def test_linux(package, cpus, make_linux, make_route):
     poll(lambda: len(numbers(events(consoles), 'md5')) >= before + 2, 60, 'the sums go on', interval=0.5)
     vms[-1].console.send('stop\n')
     poll(lambda: numbers(events(consoles), 'disk'), 60, 'the disk is read', interval=0.5)
-    check(events(consoles), cpus, len(HOPS), downtimes)
+    check(events(consoles), cpus, len(HOPS))
+    firsts = [numbers(events([console]), 'count')[0] for console in consoles[1:]]
+    check_gaps(events(consoles), firsts, downtimes)
     check_hvc(events([vm.hvc for vm in vms]), len(HOPS))
     check_disk(events(consoles), vms[-1].disk)
 
@@ -202,7 +202,7 @@ def check_disk(found, path):
     print(f'{len(wrote)} pieces written to the disk, {len(rng)} reads of random bytes')
 
 
-def check(found, cpus, hops, downtimes):
+def check(found, cpus, hops):
     ready, = [text for _, kind, text in found if kind == 'ready']
     assert ready.endswith(f' cpus {cpus}')
     counted = numbers(found, 'count')
@@ -214,10 +214,25 @@ def check(found, cpus, hops, downtimes):
     ups = [float(text.split()[1]) for _, kind, text in found if kind == 'count']
     clocks = [int(text.split()[2]) for _, kind, text in found if kind == 'count']
     assert ups == sorted(ups) and clocks == sorted(clocks), 'a clock went back'
-    # In the guest's own time nothing is missing but what such a slow guest misses anyway.
-    gaps = sorted(b - a for a, b in zip(ups, ups[1:]))
-    print(f'gaps in the guest: median {gaps[len(gaps) // 2]:.2f} s, longest {gaps[-1]:.2f} s; '
-          f'downtimes {downtimes}')
-    usual = gaps[len(gaps) * 9 // 10]
-    assert gaps[-1] <= max(downtimes) + 5 * usual + 1
     assert abs((clocks[-1] - clocks[0]) - (ups[-1] - ups[0])) <= 2, 'the wall clock and uptime went apart'
+
+
+def check_gaps(found, firsts, downtimes):
+    """
+    In the guest's own time no hop makes a gap in the counter that is longer than the hop's downtime.
+    @firsts: the first number that each destination printed as a whole line; the line before it may be torn.
+
+    The slack is what this guest misses without a hop: its CPU is emulated and runs several things at once, so
+    that the counter waits for its turn, now and then for several times the usual: measured in the same run.
+    """
+    ups = [float(text.split()[1]) for _, kind, text in found if kind == 'count']
+    gaps = [b - a for a, b in zip(ups, ups[1:])]        # gaps[n]: from number n to n + 1
+    at_hops = {n for first in firsts for n in (first - 2, first - 1)}
+    elsewhere = sorted(gap for n, gap in enumerate(gaps) if n not in at_hops)
+    slack = max(elsewhere[-1], 5 * elsewhere[len(elsewhere) // 2])
+    hops = [max(gaps[first - 2], gaps[first - 1]) for first in firsts]
+    print(f'gaps in the guest: median {elsewhere[len(elsewhere) // 2]:.2f} s, longest {elsewhere[-1]:.2f} s; '
+          f'at the hops {hops}, downtimes {downtimes}')
+    assert len(hops) == len(downtimes)
+    for gap, downtime in zip(hops, downtimes):
+        assert gap <= downtime + slack

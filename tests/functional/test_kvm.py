@@ -12,6 +12,7 @@ import pytest
 from godwit import guest, programs, verifier
 from godwit.deadline import poll
 from godwit.ram import MIB
+from godwit.rdma import FakeVerbs, Rdma
 from godwit.relay import Faults, connect_unix
 from godwit.routes import perform
 
@@ -145,8 +146,15 @@ def several_rounds(src):
 @pytest.mark.parametrize('mode', ('stamp', 'toggle', 'regs'))
 def test_tcp(mode, make_pair, make_route):
     src, dst = make_pair(mode, cpus=2, **LIGHT)
-    perform(src, dst, make_route('tcp'))
+    at_source, at_destination = perform(src, dst, make_route('tcp'))
     assert_moved(src, dst, 2)
+    # Where the downtime went, of both sides: all of it.
+    there, here = at_source['x-downtime'], at_destination['x-downtime']
+    assert set(there) == {'stop', 'sync', 'transfer', 'device-state', 'hand-over', 'total'}
+    assert set(here) == {'receive', 'load', 'start', 'total'}
+    for phases in (there, here):
+        assert sum(phases.values()) == 2 * phases['total']
+    assert there['total'] // 1000 == at_source['downtime']
 
 
 @pytest.mark.parametrize('cpus', (1, 2, 4))
@@ -174,6 +182,27 @@ def test_multifd(mode, cpus, make_pair, make_route):
         vm.set_parameters(multifd_channels=3)
     perform(src, dst, make_route('tcp'))
     assert_moved(src, dst, cpus)
+
+
+@pytest.mark.parametrize('cpus', (1, 2, 4))
+def test_rdma(cpus, make_guest, folder, pytestconfig):
+    """Over the fake verbs; tests/kvm has a device."""
+    verbs = [FakeVerbs(os.path.abspath(pytestconfig.getoption('--build-dir')), folder, name)
+             for name in ('src', 'dst')]
+    if not os.path.exists(verbs[0].library):
+        pytest.skip('the build has no RDMA')
+    src, dst = [make_guest(name, 'stamp', incoming=incoming, cpus=cpus, pattern='random',
+                           environment=each.environment, **LIGHT)
+                for name, incoming, each in zip(('src', 'dst'), (None, 'defer'), verbs)]
+    for vm in (src, dst):
+        vm.set_capabilities('return-path')
+    src.set_parameters(max_bandwidth=0, downtime_limit=1000)
+    guest.wait_steps(src, 20, cpus)
+    perform(src, dst, Rdma())
+    assert_moved(src, dst, cpus)
+    for vm, each in zip((src, dst), verbs):
+        vm.quit()
+        each.assert_clean()
 
 
 @pytest.mark.parametrize('mode', ('stamp', 'toggle', 'regs'))

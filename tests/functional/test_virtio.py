@@ -154,7 +154,7 @@ def test_fault(side, point, number, make, disk, make_route, faults, godwit, kern
 
 # Where the hand-over is made to fail: after the source has let go of the disk, and most often when the
 # destination has it already.  "kill": the process dies there.
-HAND_OVER = [('src', 'migration-handover:1'), ('src', 'savevm-eof:1'), ('src', 'return-path-read:1'),
+HAND_OVER = [('src', 'migration-handover:1'), ('src', 'savevm-eof:1'),
              ('dst', 'incoming-start-guest:1'), ('dst', 'machine-start:1'), ('dst', 'loadvm-eof:1'),
              ('dst', 'incoming-start-guest:1:kill'), ('dst', 'machine-start:1:kill'),
              ('dst', 'virtio-blk-lock:1:kill'), ('dst', 'return-path-write:{last}'),

@@ -73,7 +73,11 @@ class Vm:
 
     def connect(self):
         """Opens the QMP session; to be called once, when the process is to be talked to."""
-        self.qmp = Qmp.connect(self.qmp_path, self.check_alive)
+        try:
+            self.qmp = Qmp.connect(self.qmp_path, self.check_alive)
+        except QmpClosed:
+            self.wait_exit()        # it listens before it has looked at all options: what it says matters
+            self.check_alive()
         if hasattr(self.ram, 'attach'):
             self.ram.attach(self.pid)
         return self

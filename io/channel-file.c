@@ -146,12 +146,20 @@ bool channel_file_sync(Channel *c, GError **errp)
     return true;
 }
 
+/*
+ * A file system (ext4) may take the truncation to nothing for somebody who replaces the file's content, and
+ * then writes all of it to the disk when it is closed, which waits: a file that is empty is left alone.
+ */
 int channel_file_truncate(Channel *c, off_t length)
 {
-    int err;
+    int fd = ((FdChannel *)c)->write_fd, err;
+    struct stat st;
 
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == length) {
+        return 0;
+    }
     do {
-        err = ftruncate(((FdChannel *)c)->write_fd, length) < 0 ? errno : 0;
+        err = ftruncate(fd, length) < 0 ? errno : 0;
     } while (err == EINTR);
     return err;
 }

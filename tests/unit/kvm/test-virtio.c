@@ -419,6 +419,31 @@ static void test_blk_config(Disk *f, gconstpointer data)
     g_assert_cmphex(driver_get(d, 0xffc), ==, 0);
 }
 
+/* A guest is told how large its disk is: a destination with another one has to know. */
+static void test_blk_section(Disk *f, gconstpointer data)
+{
+    static const uint8_t golden[] = { 0, 0, 0, 0, 0, 0, 0, 64 }, other[] = { 0, 0, 0, 0, 0, 0, 0, 65 };
+    Driver *d = &f->d;
+    const VMStateDescription *vmsd = d->v->kind_entry.vmsd;
+    g_autoptr(GError) error = NULL;
+
+    virtio_device_pause(d->v);
+    g_autoptr(Channel) out = channel_buffer_new(NULL, 0);
+    g_autoptr(StreamWriter) w = stream_writer_new(out);
+    g_assert_true(vmstate_save(w, vmsd, d->v, NULL, &error));
+    g_assert_true(stream_flush(w, &error));
+    const GByteArray *bytes = channel_buffer_bytes(out);
+    g_assert_cmpmem(bytes->data, bytes->len, golden, sizeof(golden));
+
+    g_autoptr(Channel) same = channel_buffer_new(golden, sizeof(golden));
+    g_autoptr(StreamReader) r = stream_reader_new(same);
+    g_assert_true(vmstate_load(r, vmsd, d->v, 1, &error));
+    g_autoptr(Channel) in = channel_buffer_new(other, sizeof(other));
+    g_autoptr(StreamReader) refused = stream_reader_new(in);
+    g_assert_false(vmstate_load(refused, vmsd, d->v, 1, &error));
+    g_assert_nonnull(strstr(error->message, "65 sectors"));
+}
+
 static void test_blk_read_write(Disk *f, gconstpointer data)
 {
     Driver *d = &f->d;
@@ -968,6 +993,7 @@ int main(int argc, char **argv)
     RNG("section", test_section);
     RNG("bad-sections", test_bad_sections);
     BLK("config", test_blk_config, 0);
+    BLK("section", test_blk_section, 0);
     BLK("read-write", test_blk_read_write, 0);
     BLK("out-of-range", test_blk_out_of_range, 0);
     BLK("framing", test_blk_framing, 0);

@@ -17,7 +17,8 @@
  *
  * Pages of shared memory that do not exist yet cost a page fault and a cleared page each when they are
  * written through the mapping.  A packet that begins with one is read into a buffer and written to the file
- * instead.
+ * instead.  The kernel lets one thread at a time write to a file: where WRITERS_MAX are at it already, one
+ * more copies into the mapping and takes the page faults, which many may do at once.
  *
  * Zero pages are made zero, also when nothing was received for them before: what was in memory does not
  * survive a migration.
@@ -43,6 +44,9 @@
 
 /* Connections that have begun a hello and not ended it, beyond as many as there are channels. */
 #define SILENT_MAX 64
+
+/* One in the kernel with the file, and one that is about to be: so it is never idle, and nobody queues. */
+#define WRITERS_MAX 2
 
 typedef struct RecvChannel {
     MultifdRecv *r;
@@ -78,6 +82,8 @@ struct MultifdRecv {
     MultiFDCompression compression_method;
     const bool *ignore_shared;
     bool *holes_known;          /* by block index */
+
+    unsigned writers;           /* channel threads that write to a file; atomic */
 
     GMutex lock;
     GCond changed;
@@ -141,12 +147,15 @@ static void zero_pages(RecvChannel *ch, RAMBlock *block)
     }
 }
 
-/* One run of pages from the buffer to the file; through the mapping if the file does not take it. */
-static bool fill_hole(RAMBlock *block, uint64_t offset, uint8_t *from, size_t len, GError **errp)
+/* One run of pages from the buffer to the file; through the mapping if that is busy or does not take it. */
+static bool fill_hole(MultifdRecv *r, RAMBlock *block, uint64_t offset, uint8_t *from, size_t len,
+                      GError **errp)
 {
     struct iovec iov = { .iov_base = from, .iov_len = len };
-    int errnum = ram_holes_write(block, offset, &iov, 1);
+    bool busy = __atomic_fetch_add(&r->writers, 1, __ATOMIC_RELAXED) >= WRITERS_MAX;
+    int errnum = busy ? EBUSY : ram_holes_write(block, offset, &iov, 1);
 
+    __atomic_fetch_sub(&r->writers, 1, __ATOMIC_RELAXED);
     if (errnum == ENOSPC || errnum == EDQUOT) {
         error_set_errno(errp, GODWIT_ERROR_IO, errnum, "Unable to write page 0x%" PRIx64 " of RAM block '%s'",
                         offset, block->idstr);
@@ -174,8 +183,8 @@ static bool read_to_file(RecvChannel *ch, RAMBlock *block, GError **errp)
         while (next < p->normal && p->offset[next] == p->offset[i] + (next - i) * TARGET_PAGE_SIZE) {
             next++;
         }
-        if (!fill_hole(block, p->offset[i], ch->bounce + i * TARGET_PAGE_SIZE, (next - i) * TARGET_PAGE_SIZE,
-                       errp)) {
+        if (!fill_hole(ch->r, block, p->offset[i], ch->bounce + i * TARGET_PAGE_SIZE,
+                       (next - i) * TARGET_PAGE_SIZE, errp)) {
             return false;
         }
     }

@@ -199,7 +199,8 @@ def test_cancelled_and_failed_have_no_figures(pair, make_route):
 
 def test_setup_while_connecting(godwit, make_vm, make_ram, folder):
     """A destination that accepts and never reads: set-up passes, cancel works."""
-    src = make_vm(godwit, 'src', ram=make_ram(SIZE).fill_mixed())
+    # More than any socket holds.
+    src = make_vm(godwit, 'src', ram=make_ram(64 << 20).fill_bulk(zero_share=0))
     with listen_unix(f'{folder}/silent'):
         src.call('migrate', uri=f'unix:{folder}/silent')
         src.wait_migration('setup', 'active')

@@ -11,6 +11,7 @@
  * ACPI 6.0; all little-endian; the bytes of each table add up to nothing.
  */
 #include "pico.h"
+#include "table.h"
 
 #include <string.h>
 
@@ -34,32 +35,6 @@ enum {
     AML_NAME = 0x08, AML_BYTE = 0x0a, AML_STRING = 0x0d, AML_SCOPE = 0x10, AML_BUFFER = 0x11,
     AML_PACKAGE = 0x12, AML_EXTENDED = 0x5b, AML_ROOT = 0x5c, AML_DEVICE = 0x82,
 };
-
-static void put(GByteArray *to, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++, value >>= 8) {
-        uint8_t byte = (uint8_t)value;
-        g_byte_array_append(to, &byte, 1);
-    }
-}
-
-/* @text, filled up with blanks. */
-static void put_text(GByteArray *to, const char *text, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++) {
-        put(to, i < strlen(text) ? (uint8_t)text[i] : ' ', 1);
-    }
-}
-
-/* Sets byte @where so that @len bytes add up to nothing. */
-static void seal(uint8_t *bytes, size_t len, size_t where)
-{
-    uint8_t sum = 0;
-    for (size_t i = 0; i < len; i++) {
-        sum = (uint8_t)(sum + bytes[i]);
-    }
-    bytes[where] = (uint8_t)(bytes[where] - sum);
-}
 
 /* A header whose length and sum end_table() fills in. */
 static GByteArray *begin_table(const char *signature, unsigned revision)

@@ -12,8 +12,7 @@
  * All little-endian; each of the first two has a byte that makes its sum zero.
  */
 #include "pico.h"
-
-#include <string.h>
+#include "table.h"
 
 #define LOCAL_APIC 0xfee00000u
 #define IO_APIC 0xfec00000u
@@ -23,31 +22,6 @@
 
 enum { ENTRY_PROCESSOR, ENTRY_BUS, ENTRY_IO_APIC, ENTRY_IO_INTERRUPT, ENTRY_LOCAL_INTERRUPT };
 enum { TYPE_INT = 0, TYPE_NMI = 1, TYPE_EXTINT = 3 };
-
-static void put(GByteArray *to, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++) {
-        uint8_t byte = (uint8_t)(value >> 8 * i);
-        g_byte_array_append(to, &byte, 1);
-    }
-}
-
-static void put_text(GByteArray *to, const char *text, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++) {
-        put(to, i < strlen(text) ? (uint8_t)text[i] : ' ', 1);
-    }
-}
-
-/* So that @len bytes add up to nothing. */
-static void seal(uint8_t *bytes, unsigned len, unsigned where)
-{
-    uint8_t sum = 0;
-    for (unsigned i = 0; i < len; i++) {
-        sum = (uint8_t)(sum + bytes[i]);
-    }
-    bytes[where] = (uint8_t)(bytes[where] - sum);
-}
 
 static void put_processor(GByteArray *to, unsigned index)
 {

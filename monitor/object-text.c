@@ -9,12 +9,6 @@
 
 #include <string.h>
 
-static bool refuse(GError **errp, const char *message)
-{
-    g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, message);
-    return false;
-}
-
 /* The place is where the next byte would be. */
 static void refuse_end(GError **errp, const char *text)
 {
@@ -41,12 +35,12 @@ static json_t *parse_one(const char *text, GError **errp)
     case JSON_PARSER_VALUE:
         if (text[strspn(text, " \t\r\n")]) {
             json_decref(value);
-            refuse(errp, "Expecting at most one JSON value");
+            error_set_invalid(errp, "Expecting at most one JSON value");
             return NULL;
         }
         return value;
     case JSON_PARSER_ERROR:
-        refuse(errp, err->message);
+        error_set_invalid(errp, "%s", err->message);
         return NULL;
     default:
         refuse_end(errp, whole);

@@ -10,19 +10,6 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-static bool refuse(GError **errp, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static bool refuse(GError **errp, const char *format, ...)
-{
-    va_list ap;
-
-    va_start(ap, format);
-    if (errp) {
-        *errp = g_error_new_valist(GODWIT_ERROR, GODWIT_ERROR_INVALID, format, ap);
-    }
-    va_end(ap);
-    return false;
-}
-
 /* ---- simple options ---- */
 
 #define TARGET(use, type) ((type *)(void *)((char *)(use)->config + (use)->option->target))
@@ -76,7 +63,7 @@ static bool only_none(const CmdlineUse *use, GError **errp)
     if (strcmp(use->arg, "none") == 0) {
         return true;
     }
-    return refuse(errp, "only 'none' is supported");
+    return error_set_invalid(errp, "only 'none' is supported");
 }
 
 static bool ask(const CmdlineUse *use, ConfigAction action, const char *text)
@@ -138,7 +125,7 @@ static bool apply_accel(const CmdlineUse *use, GError **errp)
     g_ptr_array_add(properties, NULL);
     const char *name = keyval_get(kv, "accel");
     if (!name) {
-        return refuse(errp, "Parameter 'accel' is missing");
+        return error_set_invalid(errp, "Parameter 'accel' is missing");
     }
     add_accel(use->config, name, use->location, (char **)g_ptr_array_steal(properties, NULL));
     return true;
@@ -317,7 +304,7 @@ static bool parse_uuid(const char *text, uint8_t uuid[16])
 static bool apply_uuid(const CmdlineUse *use, GError **errp)
 {
     if (!parse_uuid(use->arg, use->config->uuid)) {
-        return refuse(errp, "failed to parse UUID string: wrong format");
+        return error_set_invalid(errp, "failed to parse UUID string: wrong format");
     }
     use->config->has_uuid = true;
     return true;
@@ -396,7 +383,7 @@ static bool apply_global(const CmdlineUse *use, GError **errp)
             return false;
         }
         if (!keyval_get(kv, "driver") || !keyval_get(kv, "property") || !keyval_get(kv, "value")) {
-            return refuse(errp, "options 'driver', 'property', and 'value' are required");
+            return error_set_invalid(errp, "options 'driver', 'property', and 'value' are required");
         }
         global = g_new0(ConfigGlobal, 1);
         global->driver = g_strdup(keyval_get(kv, "driver"));
@@ -451,13 +438,13 @@ static bool apply_mon(const CmdlineUse *use, GError **errp)
     const char *device = keyval_get(kv, "chardev"), *mode = keyval_get(kv, "mode");
     bool control = mode && strcmp(mode, "control") == 0;
     if (!device) {
-        return refuse(errp, "Parameter 'chardev' is missing");
+        return error_set_invalid(errp, "Parameter 'chardev' is missing");
     }
     if (mode && !control && strcmp(mode, "readline") != 0) {
-        return refuse(errp, "Parameter 'mode' does not accept value '%s'", mode);
+        return error_set_invalid(errp, "Parameter 'mode' does not accept value '%s'", mode);
     }
     if (pretty && !control) {
-        return refuse(errp, "'pretty' is not compatible with HMP monitors");
+        return error_set_invalid(errp, "'pretty' is not compatible with HMP monitors");
     }
     ConfigMonitor *m = new_monitor(use, device);
     m->by_id = true;
@@ -485,7 +472,7 @@ static bool get_required_number(KeyVal *kv, const char *key, uint64_t max, uint6
     const char *value = keyval_get(kv, key);
 
     if (!value || value[0] == '-') {
-        return refuse(errp, "%s option is required and must be non-negative", key);
+        return error_set_invalid(errp, "%s option is required and must be non-negative", key);
     }
     return keyval_get_uint(kv, key, max, out, errp);
 }
@@ -500,7 +487,7 @@ static bool apply_add_fd(const CmdlineUse *use, GError **errp)
         return false;
     }
     if (fd <= 2) {
-        return refuse(errp, "fd cannot be a standard I/O stream");
+        return error_set_invalid(errp, "fd cannot be a standard I/O stream");
     }
     if (!get_required_number(kv, "set", INT64_MAX, &set, errp)) {
         return false;
@@ -523,20 +510,21 @@ static bool apply_display(const CmdlineUse *use, GError **errp)
     }
     const char *type = keyval_get(kv, "type");
     if (!type) {
-        return refuse(errp, "Parameter 'type' is missing");
+        return error_set_invalid(errp, "Parameter 'type' is missing");
     }
     if (strcmp(type, "none") != 0) {
-        return refuse(errp, "Parameter 'type' does not accept value '%s'", type);
+        return error_set_invalid(errp, "Parameter 'type' does not accept value '%s'", type);
     }
     if (kv->pairs->len > 1) {
-        return refuse(errp, "Parameter '%s' is unexpected", g_array_index(kv->pairs, KeyValPair, 1).key);
+        return error_set_invalid(errp, "Parameter '%s' is unexpected",
+                                 g_array_index(kv->pairs, KeyValPair, 1).key);
     }
     return true;
 }
 
 static bool apply_vga(const CmdlineUse *use, GError **errp)
 {
-    return strcmp(use->arg, "none") == 0 || refuse(errp, "unknown vga type: %s", use->arg);
+    return strcmp(use->arg, "none") == 0 || error_set_invalid(errp, "unknown vga type: %s", use->arg);
 }
 
 /* ---- the process ---- */
@@ -564,7 +552,8 @@ static bool apply_action(const CmdlineUse *use, GError **errp)
         const char *value = keyval_get(kv, actions[i].key);
 
         if (value && !g_strv_contains(actions[i].values, value)) {
-            return refuse(errp, "Parameter '%s' does not accept value '%s'", actions[i].key, value);
+            return error_set_invalid(errp, "Parameter '%s' does not accept value '%s'", actions[i].key,
+                                     value);
         }
     }
     const char *reboot = keyval_get(kv, "reboot"), *shutdown = keyval_get(kv, "shutdown");
@@ -596,10 +585,10 @@ static bool apply_sandbox(const CmdlineUse *use, GError **errp)
         const char *value = keyval_get(kv, use->option->keys[i]);
 
         if (value && !g_strv_contains(allow_deny, value)) {
-            return refuse(errp, "invalid argument for %s", use->option->keys[i]);
+            return error_set_invalid(errp, "invalid argument for %s", use->option->keys[i]);
         }
     }
-    return !on || refuse(errp, "system call filtering is not supported: only 'off' is accepted");
+    return !on || error_set_invalid(errp, "system call filtering is not supported: only 'off' is accepted");
 }
 
 static bool apply_seed(const CmdlineUse *use, GError **errp)
@@ -607,7 +596,7 @@ static bool apply_seed(const CmdlineUse *use, GError **errp)
     uint64_t seed = 0;
 
     return keyval_parse_uint("seed", use->arg, UINT64_MAX, &seed, NULL) ||
-           refuse(errp, "Invalid seed number: %s", use->arg);
+           error_set_invalid(errp, "Invalid seed number: %s", use->arg);
 }
 
 static bool apply_data_dir(const CmdlineUse *use, GError **errp)
@@ -710,25 +699,25 @@ bool cmdline_finish(VmConfig *config, GError **errp)
         return true;
     }
     if (config->cpus_error) {
-        return refuse(errp, "%s", config->cpus_error);
+        return error_set_invalid(errp, "%s", config->cpus_error);
     }
     if (config->has_max_ram_size && config->max_ram_size < config->ram_size) {
-        return refuse(errp,
+        return error_set_invalid(errp,
                       "invalid value of maxmem: maximum memory size (0x%" G_GINT64_MODIFIER "x) must be at "
                       "least the initial memory size (0x%" G_GINT64_MODIFIER "x)",
                       config->max_ram_size, config->ram_size);
     }
     if (config->ram_slots > 0 && !config->has_max_ram_size) {
-        return refuse(errp, "slots specified but no max-size");
+        return error_set_invalid(errp, "slots specified but no max-size");
     }
     if (config->incoming->len > 0 && config->loadvm) {
-        return refuse(errp, "'incoming' and 'loadvm' options are mutually exclusive");
+        return error_set_invalid(errp, "'incoming' and 'loadvm' options are mutually exclusive");
     }
     if (config->loadvm) {
-        return refuse(errp, "no block device can store vmstate for snapshot");
+        return error_set_invalid(errp, "no block device can store vmstate for snapshot");
     }
     if (config->memory_backend && config->mem_path) {
-        return refuse(errp, "'-mem-path' can't be used together with'-machine memory-backend'");
+        return error_set_invalid(errp, "'-mem-path' can't be used together with'-machine memory-backend'");
     }
     return true;
 }

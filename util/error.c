@@ -40,3 +40,15 @@ bool error_set_protocol(GError **errp, const char *fmt, ...)
     g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL, valid);
     return false;
 }
+
+bool error_set_invalid(GError **errp, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (errp) {
+        *errp = g_error_new_valist(GODWIT_ERROR, GODWIT_ERROR_INVALID, fmt, ap);
+    }
+    va_end(ap);
+    return false;
+}

@@ -29,19 +29,6 @@ struct PicoVirtio {
     unsigned n_slots;
 };
 
-static bool bad(GError **errp, const char *format, ...) G_GNUC_PRINTF(2, 3);
-static bool bad(GError **errp, const char *format, ...)
-{
-    va_list ap;
-
-    va_start(ap, format);
-    if (errp) {
-        *errp = g_error_new_valist(GODWIT_ERROR, GODWIT_ERROR_INVALID, format, ap);
-    }
-    va_end(ap);
-    return false;
-}
-
 /* ---- -drive ---- */
 
 static const char *const drive_keys[] = { "if", "id", "file", "format", "readonly", "read-only", NULL };
@@ -62,19 +49,20 @@ static bool check_drive(PicoVirtio *v, const Drive *d, GError **errp)
     const char *interface = keyval_get(d->options, "if"), *format = keyval_get(d->options, "format");
 
     if (!interface || strcmp(interface, "none") != 0) {
-        return bad(errp, "only if=none is supported, with a -device virtio-blk-device,drive=ID");
+        return error_set_invalid(errp,
+                                 "only if=none is supported, with a -device virtio-blk-device,drive=ID");
     }
     if (format && strcmp(format, "raw") != 0) {
-        return bad(errp, "format '%s' is not supported, only raw", format);
+        return error_set_invalid(errp, "format '%s' is not supported, only raw", format);
     }
     if (!d->id || !keyval_check_id(d->id, NULL)) {
-        return bad(errp, "Parameter 'id' expects an identifier");
+        return error_set_invalid(errp, "Parameter 'id' expects an identifier");
     }
     if (!keyval_get(d->options, "file")) {
-        return bad(errp, "Parameter 'file' is missing");
+        return error_set_invalid(errp, "Parameter 'file' is missing");
     }
     if (find_drive(v, d->id)) {
-        return bad(errp, "Duplicate ID '%s' for drive", d->id);
+        return error_set_invalid(errp, "Duplicate ID '%s' for drive", d->id);
     }
     return true;
 }
@@ -119,13 +107,13 @@ static bool add_blk(PicoVirtio *v, const KeyVal *options, GError **errp)
     Drive *d = id ? find_drive(v, id) : NULL;
 
     if (!id) {
-        return bad(errp, "drive property not set");
+        return error_set_invalid(errp, "drive property not set");
     }
     if (!d) {
-        return bad(errp, "Property 'virtio-blk-device.drive' can't find value '%s'", id);
+        return error_set_invalid(errp, "Property 'virtio-blk-device.drive' can't find value '%s'", id);
     }
     if (d->used) {
-        return bad(errp, "drive '%s' is already in use by another device", id);
+        return error_set_invalid(errp, "drive '%s' is already in use by another device", id);
     }
     d->used = true;
     const VirtioBlkConfig config = {
@@ -147,20 +135,20 @@ static bool add_console(PicoVirtio *v, const KeyVal *options, GError **errp)
     Chardev *chr = id ? chardev_find(id) : NULL;
 
     if (!id) {
-        return bad(errp, "chardev property not set");
+        return error_set_invalid(errp, "chardev property not set");
     }
     if (!chr) {
-        return bad(errp, "Property 'virtconsole.chardev' can't find value '%s'", id);
+        return error_set_invalid(errp, "Property 'virtconsole.chardev' can't find value '%s'", id);
     }
     if (chardev_has_front_end(chr)) {
-        return bad(errp, "chardev '%s' is already in use", id);
+        return error_set_invalid(errp, "chardev '%s' is already in use", id);
     }
     for (unsigned i = 0; i < v->n_slots; i++) {
         if (virtio_console_attach(v->slots[i].device, chr)) {
             return true;
         }
     }
-    return bad(errp, "there is no virtio-serial-device before it that has its port free");
+    return error_set_invalid(errp, "there is no virtio-serial-device before it that has its port free");
 }
 
 static const struct {
@@ -188,11 +176,11 @@ static bool add_device(PicoVirtio *v, const char *text, GError **errp)
             continue;
         }
         if (drivers[i].has_slot && v->n_slots == PICO_VIRTIO_SLOTS) {
-            return bad(errp, "machine pico has room for %d virtio devices", PICO_VIRTIO_SLOTS);
+            return error_set_invalid(errp, "machine pico has room for %d virtio devices", PICO_VIRTIO_SLOTS);
         }
         return keyval_check_keys(options, drivers[i].keys, errp) && drivers[i].add(v, options, errp);
     }
-    return bad(errp, "'%s' is not a valid device model name", name ? name : "");
+    return error_set_invalid(errp, "'%s' is not a valid device model name", name ? name : "");
 }
 
 static bool add_all(PicoVirtio *v, GPtrArray *texts, const char *option,

@@ -38,4 +38,7 @@ void error_set_errno(GError **errp, GodwitError code, int errnum, const char *fm
  */
 bool error_set_protocol(GError **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
 
+/* Sets *errp (if not NULL) to a GODWIT_ERROR_INVALID and returns false. */
+bool error_set_invalid(GError **errp, const char *fmt, ...) G_GNUC_PRINTF(2, 3);
+
 #endif

@@ -154,6 +154,9 @@ struct MigrationContext {
 /* Ends all I/O of @m at once.  The lock is held. */
 void migration_shutdown_channels(Migration *m);
 
+/* What capability dirty-limit works on; NULL without it. */
+DirtyLimiter *migration_dirty_limiter(const Migration *m);
+
 /* True while the step from outside makes the VM busy: capabilities are then refused.  Any thread. */
 void migration_update_busy(MigrationContext *ctx, bool outgoing, bool incoming);
 

@@ -205,6 +205,12 @@ static Migration *outgoing_new(MigrationContext *ctx, MigrationOptions *options)
 }
 
 /* From here on queries see the new migration. */
+DirtyLimiter *migration_dirty_limiter(const Migration *m)
+{
+    const MigrationHost *host = &m->ctx->host;
+    return m->options->caps[MIGRATION_CAPABILITY_DIRTY_LIMIT] ? host->ops->dirty_limiter(host->opaque) : NULL;
+}
+
 static void replace_outgoing(MigrationContext *ctx, Migration *m)
 {
     Migration *old = ctx->outgoing;

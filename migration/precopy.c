@@ -337,17 +337,10 @@ static void auto_converge(Migration *m, uint64_t dirtied)
     }
 }
 
-/* What capability dirty-limit works on; NULL without it. */
-static DirtyLimiter *dirty_limiter(const Migration *m)
-{
-    const MigrationHost *host = &m->ctx->host;
-    return m->options->caps[MIGRATION_CAPABILITY_DIRTY_LIMIT] ? host->ops->dirty_limiter(host->opaque) : NULL;
-}
-
 /* @mb_per_s 0: no limit any more. */
 static bool set_dirty_limit(Migration *m, uint64_t mb_per_s, GError **errp)
 {
-    DirtyLimiter *limiter = dirty_limiter(m);
+    DirtyLimiter *limiter = migration_dirty_limiter(m);
 
     if (m->dirty_limit == mb_per_s) {
         return true;
@@ -363,14 +356,14 @@ static bool limit_dirtying(Migration *m, uint64_t dirtied, GError **errp)
     bool due = throttle_is_due(&m->throttle, m->live->throttle_trigger_threshold, m->last_sync_us, dirtied,
                                bytes_sent(m));
 
-    dirty_limiter_set_period(dirty_limiter(m), (unsigned)m->live->x_vcpu_dirty_limit_period);
+    dirty_limiter_set_period(migration_dirty_limiter(m), (unsigned)m->live->x_vcpu_dirty_limit_period);
     return (!due && !m->dirty_limit) || set_dirty_limit(m, m->live->vcpu_dirty_limit, errp);
 }
 
 /* The last sync found @dirtied new bytes. */
 static bool converge(Migration *m, uint64_t dirtied, GError **errp)
 {
-    if (dirty_limiter(m)) {
+    if (migration_dirty_limiter(m)) {
         return limit_dirtying(m, dirtied, errp);
     }
     if (auto_converges(m)) {
@@ -483,7 +476,7 @@ static PolicyStep next_step(Migration *m)
         .threshold = threshold,
         .exact = m->exact,
         .switchover_allowed = acks == 0 || host->ops->run_state(host->opaque) != RUN_STATE_RUNNING,
-        .sync_due = (auto_converges(m) || dirty_limiter(m)) && since_sync > THROTTLE_SYNC_US,
+        .sync_due = (auto_converges(m) || migration_dirty_limiter(m)) && since_sync > THROTTLE_SYNC_US,
     };
     return policy_next_step(&state);
 }
@@ -656,9 +649,9 @@ static void release(Migration *m)
     if (m->figures.throttle_percent) {
         set_throttle(m, 0);
     }
-    if (dirty_limiter(m)) {
+    if (migration_dirty_limiter(m)) {
         set_dirty_limit(m, 0, NULL);
-        dirty_limiter_set_period(dirty_limiter(m), DIRTY_LIMIT_PERIOD_MS);
+        dirty_limiter_set_period(migration_dirty_limiter(m), DIRTY_LIMIT_PERIOD_MS);
     }
     savevm_free(g_steal_pointer(&m->save));
     stream_writer_free(g_steal_pointer(&m->writer));

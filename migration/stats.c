@@ -279,11 +279,10 @@ static MigrationFileInfo *file_info(const char *engine, bool direct)
 /* While a limit is in force, whoever has set it. */
 static void fill_dirty_limit(MigrationInfo *info, const Migration *m)
 {
-    const MigrationHost *host = &m->ctx->host;
-    DirtyLimiter *limiter = host->ops->dirty_limiter(host->opaque);
+    DirtyLimiter *limiter = migration_dirty_limiter(m);
     DirtyLimitFigures figures;
 
-    if (m->options->caps[MIGRATION_CAPABILITY_DIRTY_LIMIT] && dirty_limiter_figures(limiter, &figures)) {
+    if (limiter && dirty_limiter_figures(limiter, &figures)) {
         info->has_dirty_limit_throttle_time_per_round = true;
         info->dirty_limit_throttle_time_per_round = figures.throttle_us;
         info->has_dirty_limit_ring_full_time = true;

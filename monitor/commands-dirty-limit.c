@@ -5,14 +5,6 @@
 #include "qapi/qapi-commands-migration.h"
 #include "util/error.h"
 
-#define INCORRECT_INDEX "incorrect cpu index specified"
-
-static bool refuse(GError **errp, const char *message)
-{
-    g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, message);
-    return false;
-}
-
 static DirtyLimiter *limiter_of(const MonitorContext *ctx)
 {
     return ctx->machine->dirty_limiter;
@@ -30,11 +22,11 @@ static bool set_limit(MonitorContext *ctx, bool has_index, int64_t index, uint64
 {
     DirtyLimiter *limiter = limiter_of(ctx);
 
-    if (has_index && (index < 0 || index >= dirty_limiter_vcpus(limiter))) {
-        return refuse(errp, INCORRECT_INDEX);
+    if (has_index && !dirty_limiter_check_index(limiter, index, errp)) {
+        return false;
     }
     if (migration_limits(ctx)) {
-        return refuse(errp, when_migrating);
+        return error_set_invalid(errp, "%s", when_migrating);
     }
     return dirty_limiter_set(limiter, DIRTY_LIMIT_USER, has_index ? index : DIRTY_LIMIT_ALL_VCPUS, mb_per_s,
                              errp);
@@ -44,8 +36,8 @@ bool qmp_set_vcpu_dirty_limit(MonitorContext *ctx, const set_vcpu_dirty_limit_ar
 {
     if (!limiter_of(ctx)) {
         /* The quotation mark at its end is the peers', too. */
-        return refuse(errp, "dirty page limit feature requires KVM with accelerator property "
-                            "'dirty-ring-size' set'");
+        return error_set_invalid(errp, "dirty page limit feature requires KVM with accelerator property "
+                                       "'dirty-ring-size' set'");
     }
     return set_limit(ctx, arg->has_cpu_index, arg->cpu_index, arg->dirty_rate,
                      "can't set dirty page rate limit while migration is running", errp);

@@ -479,15 +479,13 @@ bool hmp_info_migrate(Hmp *hmp, const HmpArgs *args, GError **errp)
 
 /* ---- dirty limit ---- */
 
-/* As the peers have it, -1 is all vCPUs here. */
-#define ALL_VCPUS (-1)
-
+/* As the peers have it, -1 is all vCPUs here; so is DIRTY_LIMIT_ALL_VCPUS. */
 bool hmp_set_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
     int64_t rate = hmp_number(args, "dirty_rate");
-    int64_t index = hmp_has(args, "cpu_index") ? hmp_number(args, "cpu_index") : ALL_VCPUS;
+    int64_t index = hmp_has(args, "cpu_index") ? hmp_number(args, "cpu_index") : DIRTY_LIMIT_ALL_VCPUS;
     set_vcpu_dirty_limit_arg arg = {
-        .has_cpu_index = index != ALL_VCPUS, .cpu_index = index, .dirty_rate = (uint64_t)rate,
+        .has_cpu_index = index != DIRTY_LIMIT_ALL_VCPUS, .cpu_index = index, .dirty_rate = (uint64_t)rate,
     };
 
     if (rate < 0) {
@@ -499,8 +497,8 @@ bool hmp_set_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp)
 
 bool hmp_cancel_vcpu_dirty_limit(Hmp *hmp, const HmpArgs *args, GError **errp)
 {
-    int64_t index = hmp_has(args, "cpu_index") ? hmp_number(args, "cpu_index") : ALL_VCPUS;
-    cancel_vcpu_dirty_limit_arg arg = { .has_cpu_index = index != ALL_VCPUS, .cpu_index = index };
+    int64_t index = hmp_has(args, "cpu_index") ? hmp_number(args, "cpu_index") : DIRTY_LIMIT_ALL_VCPUS;
+    cancel_vcpu_dirty_limit_arg arg = { .has_cpu_index = index != DIRTY_LIMIT_ALL_VCPUS, .cpu_index = index };
 
     if (!qmp_cancel_vcpu_dirty_limit(hmp->ctx, &arg, errp)) {
         return false;

@@ -203,11 +203,15 @@ static bool begin(DirtyLimiter *l, GError **errp)
     return l->counting;
 }
 
+bool dirty_limiter_check_index(const DirtyLimiter *l, int64_t index, GError **errp)
+{
+    return (index >= 0 && index < l->n_vcpus) || error_set_invalid(errp, "incorrect cpu index specified");
+}
+
 bool dirty_limiter_set(DirtyLimiter *l, DirtyLimitOwner owner, int64_t index, uint64_t mb_per_s,
                        GError **errp)
 {
-    if (index != DIRTY_LIMIT_ALL_VCPUS && (index < 0 || index >= l->n_vcpus)) {
-        g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_INVALID, "incorrect cpu index specified");
+    if (index != DIRTY_LIMIT_ALL_VCPUS && !dirty_limiter_check_index(l, index, errp)) {
         return false;
     }
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&l->control);
@@ -248,7 +252,7 @@ static uint64_t mb_per_second(const LimitedVcpu *v)
 
 bool dirty_limiter_query(DirtyLimiter *l, int64_t index, DirtyLimitState *state)
 {
-    if (index < 0 || index >= l->n_vcpus) {
+    if (!dirty_limiter_check_index(l, index, NULL)) {
         return false;
     }
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&l->lock);

@@ -56,9 +56,12 @@ void dirty_limiter_free(DirtyLimiter *limiter);
 
 #define DIRTY_LIMIT_ALL_VCPUS (-1)
 
+/* False: there is no such vCPU ("incorrect cpu index specified").  Any thread. */
+bool dirty_limiter_check_index(const DirtyLimiter *limiter, int64_t index, GError **errp);
+
 /*
- * Limits vCPU @index, or all, to @mb_per_s; 0: no limit.  False where there is no such vCPU ("incorrect cpu
- * index specified") or where the kernel refuses to count pages.  Does not wait for a vCPU.  Any thread.
+ * Limits vCPU @index, or all, to @mb_per_s; 0: no limit.  False where there is no such vCPU or where
+ * the kernel refuses to count pages.  Does not wait for a vCPU.  Any thread.
  */
 bool dirty_limiter_set(DirtyLimiter *limiter, DirtyLimitOwner owner, int64_t index, uint64_t mb_per_s,
                        GError **errp);

@@ -2,6 +2,7 @@
 """What all Python tests share: options, programs as fixtures, and VMs that never outlive their test."""
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -11,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(HERE, 'functional'))
 
-from godwit import deadline, programs     # noqa: E402
+from godwit import deadline, guest, programs      # noqa: E402
 from godwit.ram import Ram                # noqa: E402
 from godwit.routes import ROUTES          # noqa: E402
 from godwit.vm import Vm, VmDied          # noqa: E402
@@ -81,6 +82,28 @@ def find_program(pytestconfig):
 @pytest.fixture
 def godwit(pytestconfig):
     return program_or_skip(pytestconfig, 'godwit')
+
+
+@pytest.fixture(scope='session')
+def kernel(pytestconfig):
+    """The test guest, for guest.options()."""
+    try:
+        return guest.image(os.path.abspath(pytestconfig.getoption('--build-dir')))
+    except programs.Missing as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def fault_points(godwit):
+    """The names of the fault points that godwit has; none in a build without fault injection."""
+    text = subprocess.run([godwit.path, '-fault', 'help'], capture_output=True, text=True, timeout=30)
+    return set(text.stdout.split())
+
+
+@pytest.fixture
+def faults(fault_points):
+    if not fault_points:
+        pytest.skip('built without fault injection')
 
 
 @pytest.fixture

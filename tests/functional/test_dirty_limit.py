@@ -3,11 +3,10 @@
 Limits on how fast vCPUs dirty memory: set by hand and by capability dirty-limit, on KVM with dirty rings; and
 what is said where they cannot be set.
 """
-import os
 import time
 
 import pytest
-from godwit import guest, programs
+from godwit import guest
 from godwit.deadline import poll
 from godwit.ram import MIB
 
@@ -17,14 +16,6 @@ CAPABILITY_NEEDS_RING = "dirty-limit requires KVM with accelerator property 'dir
 CONFLICT = 'dirty-limit conflicts with auto-converge either of then available currently'
 WHILE_MIGRATING = "can't {} dirty page rate limit while migration is running"
 BAD_INDEX = 'incorrect cpu index specified'
-
-
-@pytest.fixture(scope='module')
-def kernel(pytestconfig):
-    try:
-        return guest.image(os.path.abspath(pytestconfig.getoption('--build-dir')))
-    except programs.Missing as reason:
-        pytest.skip(str(reason))
 
 
 @pytest.fixture

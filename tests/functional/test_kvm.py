@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from godwit import guest, programs, verifier
+from godwit import guest, verifier
 from godwit.deadline import poll
 from godwit.ram import MIB
 from godwit.rdma import FakeVerbs, Rdma
@@ -17,21 +17,6 @@ from godwit.relay import Faults, connect_unix
 from godwit.routes import perform
 
 LIGHT = {'set': 200, 'nap': 20000}
-
-
-@pytest.fixture(scope='module')
-def kernel(pytestconfig):
-    try:
-        return guest.image(os.path.abspath(pytestconfig.getoption('--build-dir')))
-    except programs.Missing as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
-def faults(godwit):
-    help_text = subprocess.run([godwit.path, '-fault', 'help'], capture_output=True, text=True, timeout=30)
-    if 'kvm-ioctl' not in help_text.stdout:
-        pytest.skip('built without fault injection')
 
 
 @pytest.fixture

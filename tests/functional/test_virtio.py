@@ -8,7 +8,7 @@ import signal
 import subprocess
 
 import pytest
-from godwit import guest, programs
+from godwit import guest
 from godwit.deadline import poll
 from godwit.routes import perform
 
@@ -42,21 +42,6 @@ REFUSED = [
     (['-chardev', 'null,id=a', *SERIAL, *SERIAL],
      "-device virtconsole,chardev=a: chardev 'a' is already in use\n"),
 ]
-
-
-@pytest.fixture(scope='module')
-def kernel(pytestconfig):
-    try:
-        return guest.image(os.path.abspath(pytestconfig.getoption('--build-dir')))
-    except programs.Missing as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
-def faults(godwit):
-    help_text = subprocess.run([godwit.path, '-fault', 'help'], capture_output=True, text=True, timeout=30)
-    if 'virtio-blk-lock' not in help_text.stdout:
-        pytest.skip('built without fault injection')
 
 
 @pytest.fixture

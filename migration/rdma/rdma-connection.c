@@ -197,6 +197,12 @@ static bool post_receive(RdmaConnection *c, unsigned i, GError **errp)
 
 static bool make_buffers(RdmaConnection *c, GError **errp)
 {
+    if (BUFFERS_SIZE > c->limits.max_region) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "RDMA ERROR: control messages need %zu bytes, " RDMA_NO_LARGER_REGION, BUFFERS_SIZE,
+                    c->limits.max_region);
+        return false;
+    }
     void *memory = mmap(NULL, BUFFERS_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (memory == MAP_FAILED) {
@@ -238,6 +244,11 @@ unsigned rdma_connection_chunk_shift(const RdmaConnection *c, unsigned shift)
         shift--;
     }
     return shift;
+}
+
+unsigned rdma_connection_region_shift(const RdmaConnection *c)
+{
+    return MIN(63 - (unsigned)__builtin_clzll(c->limits.max_region), RDMA_REGION_SHIFT_MAX);
 }
 
 static bool sends_done(const RdmaConnection *c, const void *opaque)

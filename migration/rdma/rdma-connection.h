@@ -45,6 +45,9 @@ typedef struct RdmaLimits {
     bool on_demand;             /* can do without pinning, for writes */
 } RdmaLimits;
 
+/* How errors name limits.max_region. */
+#define RDMA_NO_LARGER_REGION "the device can register no more than %" PRIu64 " bytes as one"
+
 /* Set by any thread, with the eventfd; see rdma_connection_notify(). */
 typedef enum {
     RDMA_FLAG_SHUTDOWN = 1 << 0,
@@ -179,6 +182,9 @@ bool rdma_connection_connect(RdmaConnection *c, const InetSocketAddress *address
 /* The largest chunks, at most 2^@shift bytes, that the device can register as one region.  After set-up. */
 unsigned rdma_connection_chunk_shift(const RdmaConnection *c, unsigned shift);
 
+/* What the device can register as one region, as it is told to a Godwit: see RdmaPrivate.  After set-up. */
+unsigned rdma_connection_region_shift(const RdmaConnection *c);
+
 /* ---- waiting ---- */
 
 /* Books what has happened, sends what may be sent; does not wait. */
@@ -238,8 +244,8 @@ bool rdma_queue_init(RdmaConnection *c, GError **errp);
 /* ---- rdma-memory.c ---- */
 
 /*
- * Registers @length bytes of @block at @offset; tries without pinning if the device can and the memory
- * cannot be pinned.  The region is the connection's and ends with it.  Any thread.
+ * Registers @length bytes of @block at @offset, at most limits.max_region; tries without pinning if the
+ * device can and the memory cannot be pinned.  The region is the connection's and ends with it.  Any thread.
  */
 struct ibv_mr *rdma_connection_register(RdmaConnection *c, const RAMBlock *block, uint64_t offset,
                                         uint64_t length, int access, GError **errp);

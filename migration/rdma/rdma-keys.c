@@ -140,11 +140,13 @@ static void init_block(RdmaKeys *k, KeyBlock *b, const RAMBlock *block)
 static void make_tables(RdmaKeys *k, unsigned shift)
 {
     k->shift = shift;
-    k->slot_shift = rdma_slot_shift(shift);
-    /* What is asked for in one piece is one region at the destination, whose device may be as ours. */
-    while (k->slot_shift > shift && UINT64_C(1) << k->slot_shift > k->c->limits.max_region) {
-        k->slot_shift--;
-    }
+    /*
+     * What is asked for in one piece is one region at the destination.  A QEMU does not tell what its device
+     * can register: it may be as ours.
+     */
+    unsigned told = k->c->private_data.region_shift;
+    unsigned most = MIN(rdma_connection_region_shift(k->c), told ? told : RDMA_REGION_SHIFT_MAX);
+    k->slot_shift = MAX(MIN(rdma_slot_shift(shift), most), shift);
     for (unsigned i = 0; i < k->n; i++) {
         KeyBlock *b = &k->blocks[i];
         b->chunks = rdma_chunk_count(b->block->used_length, k->shift);

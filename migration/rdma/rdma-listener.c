@@ -275,6 +275,7 @@ static void answer_request(RdmaListener *l, struct rdma_cm_id *id, const RdmaPri
     bool ok = rdma_connection_set_up(c, &error);
     if (ok && asked->godwit) {
         c->private_data.chunk_shift = rdma_connection_chunk_shift(c, asked->chunk_shift);
+        c->private_data.region_shift = rdma_connection_region_shift(c);
     }
     if (!ok || !accept_queue_pair(c, &error)) {
         log_line(l, "connection rejected", error);

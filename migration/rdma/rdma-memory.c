@@ -49,6 +49,13 @@ struct ibv_mr *rdma_connection_register(RdmaConnection *c, const RAMBlock *block
     if (fault_point("rdma-register", errp)) {
         return NULL;
     }
+    if (length > c->limits.max_region) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "RDMA ERROR: cannot register %" PRIu64 " KiB of RAM block '%s' at offset 0x%" PRIx64
+                    ": " RDMA_NO_LARGER_REGION,
+                    length / 1024, block->idstr, offset, c->limits.max_region);
+        return NULL;
+    }
     int64_t start = g_get_monotonic_time();
     struct ibv_mr *region = ibv_reg_mr(c->pd, block->host + offset, length, access);
     int errnum = errno;

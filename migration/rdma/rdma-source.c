@@ -55,6 +55,8 @@ typedef struct RdmaSource {
     const MigrationOptions *options;
     unsigned own_shift;
     unsigned source_shift;          /* the largest that the source's chunks can still have */
+    unsigned frame_shift;           /* larger ranges have turned out to be too large to be registered */
+    bool short_regions;             /* some of them for the device's limit */
     bool blocks_told;
 } RdmaSource;
 
@@ -89,9 +91,9 @@ static bool register_all(RdmaSource *s, GError **errp)
         SourceBlock *b = &s->blocks[i];
         if (b->block->used_length > s->c->limits.max_region) {
             g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
-                        "RDMA ERROR: RAM block '%s' is larger than the %" PRIu64
-                        " bytes that the device can register as one; do without rdma-pin-all",
-                        b->block->idstr, s->c->limits.max_region);
+                        "RDMA ERROR: RAM block '%s' of %" PRIu64 " bytes: " RDMA_NO_LARGER_REGION
+                        "; do without rdma-pin-all",
+                        b->block->idstr, b->block->used_length, s->c->limits.max_region);
             return false;
         }
         struct ibv_mr *region = rdma_connection_register(s->c, b->block, 0, b->block->used_length,
@@ -104,10 +106,26 @@ static bool register_all(RdmaSource *s, GError **errp)
     return true;
 }
 
+/* A chunk that is no region is refused now, not when its first page comes. */
+static bool check_chunk_size(const RdmaSource *s, const RAMBlock *block, GError **errp)
+{
+    uint64_t chunk = UINT64_C(1) << s->own_shift;
+
+    if (s->c->private_data.godwit || MIN(chunk, block->used_length) <= s->c->limits.max_region) {
+        return true;        /* what a Godwit asks for is agreed on */
+    }
+    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                "RDMA ERROR: x-rdma-chunk-size is %" PRIu64 ", too large for RAM block '%s': "
+                RDMA_NO_LARGER_REGION "; set less on both sides",
+                chunk, block->idstr, s->c->limits.max_region);
+    return false;
+}
+
 static bool probe_all(RdmaSource *s, GError **errp)
 {
     for (unsigned i = 0; i < s->n; i++) {
-        if (!rdma_connection_probe(s->c, s->blocks[i].block, DESTINATION_ACCESS, errp)) {
+        if (!check_chunk_size(s, s->blocks[i].block, errp) ||
+            !rdma_connection_probe(s->c, s->blocks[i].block, DESTINATION_ACCESS, errp)) {
             return false;
         }
     }
@@ -273,17 +291,13 @@ static struct ibv_mr *region_for_other(RdmaSource *s, SourceBlock *b, uint64_t o
     }
     b->asked = true;
     b->last_asked = offset;
-    for (unsigned shift = MAX(MAX(s->source_shift, FRAME_SHIFT_MIN), own);; shift--) {
+    for (unsigned shift = MAX(MIN(MAX(s->source_shift, FRAME_SHIFT_MIN), s->frame_shift), own);; shift--) {
         g_autoptr(GError) error = NULL;
         uint64_t start = offset >> own << own;
         uint64_t length = (more + 1) << own;
         rdma_frame(&start, &length, shift, b->block->used_length);
         struct ibv_mr *region = find_region(b, start, start + length);
-        if (!region && length > s->c->limits.max_region) {
-            g_set_error(&error, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
-                        "RDMA ERROR: the device can register no more than %" PRIu64 " bytes as one",
-                        s->c->limits.max_region);
-        } else if (!region) {
+        if (!region) {
             region = new_region(s, b, start, start + length, &error);
         }
         if (region) {
@@ -294,7 +308,8 @@ static struct ibv_mr *region_for_other(RdmaSource *s, SourceBlock *b, uint64_t o
             return NULL;
         }
         /* Less may do: the source's chunks are probably as large as ours. */
-        s->source_shift = MIN(s->source_shift, shift - 1);
+        s->frame_shift = MIN(s->frame_shift, shift - 1);
+        s->short_regions |= length > s->c->limits.max_region;
     }
 }
 
@@ -376,6 +391,20 @@ static bool obey(RdmaSource *s, const RdmaHeader *header, const uint8_t *payload
                               "REGISTER_FINISHED", rdma_control_name(header->type), header->type);
 }
 
+/* The end of a connection over which a source has perhaps written beyond a region: it does not tell. */
+static void explain_end(const RdmaSource *s, GError **errp)
+{
+    g_autoptr(GError) error = *errp;
+
+    if (s->short_regions && UINT64_C(1) << s->source_shift > s->c->limits.max_region) {
+        *errp = g_error_new(error->domain, error->code,
+                            "%s; perhaps its chunks are too large here: " RDMA_NO_LARGER_REGION,
+                            error->message, s->c->limits.max_region);
+        return;
+    }
+    g_steal_pointer(&error);
+}
+
 static bool source_hook_word(RamSource *base, StreamReader *r, uint64_t arg, GError **errp)
 {
     RdmaSource *s = (RdmaSource *)base;
@@ -396,6 +425,7 @@ static bool source_hook_word(RamSource *base, StreamReader *r, uint64_t arg, GEr
                 g_set_error(&error, GODWIT_ERROR, GODWIT_ERROR_EOF,
                             "RDMA ERROR: the source has closed the connection in the middle of guest memory");
             }
+            explain_end(s, &error);
             g_propagate_error(errp, g_steal_pointer(&error));
             return false;
         }
@@ -459,6 +489,7 @@ RamSource *rdma_source_new(Channel *channel, RamList *ram, const MigrationOption
     s->options = options;
     s->own_shift = options->p.x_rdma_chunk_shift;
     s->source_shift = UNKNOWN_SHIFT;
+    s->frame_shift = UNKNOWN_SHIFT;
     s->blocks = g_new0(SourceBlock, ram->count);
     RAMLIST_FOREACH(block, ram) {
         SourceBlock *b = &s->blocks[s->n++];

@@ -158,6 +158,7 @@ RdmaCompress rdma_compress_decode(const void *payload, size_t i)
 #define FLAG_PIN_ALL 0x1u
 #define FLAG_BATCHES 0x2u
 #define SHIFT_POSITION 8
+#define REGION_POSITION 16
 #define SHIFT_MASK 0x1fu
 #define MARK_POSITION 24
 #define MARK 0x67u
@@ -170,7 +171,8 @@ void rdma_private_encode(uint8_t out[RDMA_PRIVATE_SIZE], const RdmaPrivate *p)
     uint32_t flags = p->pin_all ? FLAG_PIN_ALL : 0;
 
     if (p->godwit) {
-        flags |= MARK << MARK_POSITION | (p->chunk_shift & SHIFT_MASK) << SHIFT_POSITION;
+        flags |= MARK << MARK_POSITION | (p->chunk_shift & SHIFT_MASK) << SHIFT_POSITION |
+                 (p->region_shift & SHIFT_MASK) << REGION_POSITION;
         flags |= p->batches ? FLAG_BATCHES : 0;
     }
     store_be32(out, p->version);
@@ -188,6 +190,7 @@ static RdmaPrivate decode_private(const void *data, size_t len)
         p.godwit = flags >> MARK_POSITION == MARK;
         p.batches = p.godwit && (flags & FLAG_BATCHES);
         p.chunk_shift = p.godwit ? flags >> SHIFT_POSITION & SHIFT_MASK : 0;
+        p.region_shift = p.godwit ? flags >> REGION_POSITION & SHIFT_MASK : 0;
     }
     return p;
 }
@@ -214,6 +217,10 @@ bool rdma_private_parse_answer(RdmaPrivate *p, const void *data, size_t len, con
         return error_set_protocol(errp,
                                   "the destination has the RDMA chunk shift %u, not one between %u and %u",
                                   p->chunk_shift, CHUNK_SHIFT_MIN, asked->chunk_shift);
+    }
+    if (p->region_shift && p->region_shift < p->chunk_shift) {
+        return error_set_protocol(errp, "the destination has the RDMA region shift %u, less than its chunk "
+                                  "shift %u", p->region_shift, p->chunk_shift);
     }
     return true;
 }

@@ -151,9 +151,12 @@ RdmaCompress rdma_compress_decode(const void *payload, size_t i);
  *   bits 8-12    the source's chunk shift, 20 to 30; the destination answers with what both use: the same,
  *                or less if its device cannot register so much as one
  *   bit 1        REGISTER_REQUEST and COMPRESS may have repeat > 1, results are 16 x repeat bytes
+ *   bits 16-20   in the answer: log2 of what the destination's device can register as one region, rounded
+ *                down, at most RDMA_REGION_SHIFT_MAX; nothing longer may be asked for.  0: not told
  */
 #define RDMA_VERSION 1
 #define RDMA_PRIVATE_SIZE 8
+#define RDMA_REGION_SHIFT_MAX 31
 
 typedef struct RdmaPrivate {
     uint32_t version;
@@ -161,6 +164,7 @@ typedef struct RdmaPrivate {
     bool godwit;                /* the rest has a meaning */
     bool batches;
     unsigned chunk_shift;
+    unsigned region_shift;
 } RdmaPrivate;
 
 void rdma_private_encode(uint8_t out[RDMA_PRIVATE_SIZE], const RdmaPrivate *p);
@@ -170,7 +174,8 @@ bool rdma_private_parse_request(RdmaPrivate *p, const void *data, size_t len, GE
 
 /*
  * What a destination answers.  As real ones do, the version is not looked at; nothing at all means no to
- * everything.  An answer with a larger chunk shift than @asked is an error.
+ * everything.  An answer with a larger chunk shift than @asked is an error, and so is one with regions
+ * smaller than chunks.
  */
 bool rdma_private_parse_answer(RdmaPrivate *p, const void *data, size_t len, const RdmaPrivate *asked,
                                GError **errp);

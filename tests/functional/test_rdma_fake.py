@@ -142,6 +142,59 @@ def test_chunk_that_is_no_region(side, lab):
     lab.end(src, dst)
 
 
+# Of any size, and the least that still holds the buffers for messages.
+@pytest.mark.parametrize('limit', (40 * MIB, 5 * 524288), ids=('40M', '2.5M'))
+@pytest.mark.parametrize('chunk', (MIB, GIB), ids=('1M', '1G'))
+@pytest.mark.parametrize('side', (0, 1), ids=('source', 'destination'))
+def test_regions_smaller_than_a_slot(side, chunk, limit, lab):
+    """Keys are asked for ahead, but never for more than the destination's device can register as one."""
+    size = 160 * MIB + 3 * PAGE
+    specifications = [f'limit=max_mr_size:{limit}' if i == side else '' for i in range(2)]
+    src, dst = lab.sparse_pair(('godwit', 'godwit'), size, chunk, specifications)
+    src.ram.fill(0x22)
+    at_source, _ = perform(src, dst, Rdma())
+    dst.ram.assert_same(src.ram)
+    numbers = lab.end(src, dst)[0]['numbers']
+    assert numbers['write-bytes'] == at_source['ram']['normal-bytes'] >= size
+
+
+@pytest.mark.parametrize('chunk', (MIB, 32 * MIB), ids=('1M', '32M'))
+def test_real_source_whose_chunks_fit_small_regions(chunk, lab):
+    size = 160 * MIB + 3 * PAGE
+    src, dst = lab.sparse_pair(('11.1', 'godwit'), size, chunk, ('', 'limit=max_mr_size:0x2800000'))
+    src.ram.fill(0x22)
+    perform(src, dst, Rdma())
+    dst.ram.assert_same(src.ram)
+    lab.end(src, dst)
+
+
+@pytest.mark.parametrize('told', (True, False), ids=('told', 'not-told'))
+def test_real_source_whose_chunks_do_not_fit(told, lab):
+    """
+    A QEMU's chunks are larger than a region of the destination can be: refused before anything is sent if the
+    destination has been told their size, else the first write fails.  The guest runs on either way.
+    """
+    size = 160 * MIB + 3 * PAGE
+    src, dst = lab.sparse_pair(('11.1', 'godwit'), size, 64 * MIB, ('', 'limit=max_mr_size:0x2800000'))
+    if not told:
+        rdma.set_chunk(dst, MIB)
+    src.ram.fill(0x22)
+    content = src.ram.copy()
+    src.set_capabilities('events')
+    route = Rdma()
+    route.listen(dst)
+    try:
+        route.connect(src)
+    except QmpError:
+        pass                # it connects before it answers
+    src.wait_migration('failed')
+    assert dst.wait_exit() == 1
+    assert str(0x2800000) in dst.stderr and 'chunk' in dst.stderr
+    assert src.run_state == 'running'
+    assert 'STOP' not in [event.name for event in src.qmp.pending_events()]
+    src.ram.assert_same(content)
+
+
 def test_a_lost_write_is_seen(lab):
     """These tests would notice: a write that completes and moves nothing leaves other memory."""
     src, dst = lab.pair(specifications=('no-copy=write:2', ''))

@@ -35,6 +35,13 @@ static void assert_contains(const char *text, const char *part)
     }
 }
 
+static uint64_t get_be64(const uint8_t *p)
+{
+    uint32_t words[2];
+    memcpy(words, p, 8);
+    return (uint64_t)ntohl(words[0]) << 32 | ntohl(words[1]);
+}
+
 /* ================ a destination that is played, and a source that is tested ================ */
 
 typedef struct Destination Destination;
@@ -58,6 +65,7 @@ struct Destination {
     unsigned seen[16];          /* messages of each type; READY: those that were due */
     GByteArray *stream;
     GString *log;               /* first letter of each message: F B C R E(nd) */
+    uint32_t most_more;         /* chunks after the first, of the longest request */
     bool in_hook;
     bool lied;
 };
@@ -140,6 +148,7 @@ static bool answer_register(Destination *d)
     if (is_the_moment(d, REGISTER_REQUEST)) {
         return lie(d);
     }
+    d->most_more = MAX(d->most_more, (uint32_t)get_be64(p->payload + 16));
     put_result(s, d->mr->rkey, (uintptr_t)d->memory);
     return peer_send(p, REGISTER_RESULT, p->repeat, s->data, s->len);
 }
@@ -288,6 +297,20 @@ static void test_source_private_data(gconstpointer data)
     g_assert_cmpmem(play.d.peer.private_data, 4, "\0\0\0\1", 4);
     /* 67, shift 20, batches, pin-all: see rdma-wire.h. */
     g_assert_cmpmem(play.d.peer.private_data + 4, 4, pin_all ? "\x67\0\x14\3" : "\x67\0\x14\2", 4);
+    play_end(&play);
+}
+
+/* Nothing longer is asked for than what the destination says that its device can register as one. */
+static void test_source_regions(gconstpointer data)
+{
+    uint32_t region_shift = GPOINTER_TO_UINT(data);
+    Play play;
+    play_begin(&play, NULL, 0x67001400 | region_shift << 16, false);
+    g_assert_cmpint(vm_wait_end(&play.src), ==, MIGRATION_STATUS_COMPLETED);
+    g_thread_join(g_steal_pointer(&play.thread));
+    g_assert_cmpmem(play.d.memory, SIZE, play.src.block->host, SIZE);
+    /* Of three chunks; 0: the destination does not tell. */
+    g_assert_cmpuint(play.d.most_more, ==, region_shift == 20 ? 0 : region_shift == 21 ? 1 : 2);
     play_end(&play);
 }
 
@@ -523,13 +546,6 @@ static void say_header(Source *s)
     put_block_list(b, "m0", SIZE);
     put_marker(b);
     say_stream(s, b);
-}
-
-static uint64_t get_be64(const uint8_t *p)
-{
-    uint32_t words[2];
-    memcpy(words, p, 8);
-    return (uint64_t)ntohl(words[0]) << 32 | ntohl(words[1]);
 }
 
 static void ask_blocks(Source *s)
@@ -948,6 +964,90 @@ static void test_type_in_stream(gconstpointer data)
     assert_nothing_left();
 }
 
+/* ---- a device with small regions ---- */
+
+/* The fake device then has just room for the buffers for messages: 0x280000 bytes. */
+#define SMALL_REGIONS "limit=max_mr_size:0x280000"
+#define GODWIT_FLAGS 0x67001402u        /* chunks of 1 MiB, batches */
+
+static void act_ask_too_much(Source *s)
+{
+    g_autoptr(GByteArray) b = g_byte_array_new();
+
+    to_the_round(s);
+    g_assert_cmpuint(ask_key(s, 0, 1), !=, 0);
+    put_register(b, s->offset, 0, 2);
+    g_assert_true(say(s, REGISTER_REQUEST, 1, b->data, b->len));
+    g_assert_true(!peer_receive(&s->peer) || s->peer.type == ERROR_MSG);
+}
+
+/* A Godwit is told what can be registered as one; it is refused by name if it asks for more all the same. */
+static void test_small_regions(void)
+{
+    Vm dst;
+    Source s;
+
+    g_assert_null(fake_verbs_set(SMALL_REGIONS));
+    vm_init(&dst, SIZE, true);
+    run_source(&s, &dst, GODWIT_FLAGS, act_ask_too_much);
+    /* 2^21 is the largest power of two that it can. */
+    g_assert_cmpmem(s.peer.private_data, 8, "\0\0\0\1\x67\x15\x14\2", 8);
+    assert_dst_failed(&dst, "cannot register 3072 KiB of RAM block 'm0' at offset 0x0: "
+                            "the device can register no more than 2621440 bytes as one");
+    peer_free(&s.peer);
+    vm_clear(&dst);
+    assert_nothing_left();
+}
+
+static void act_chunks_that_are_no_regions(Source *s)
+{
+    say_header(s);
+    g_assert_true(say(s, BLOCKS_REQUEST, 1, NULL, 0));
+    g_assert_true(!peer_receive(&s->peer) || s->peer.type == ERROR_MSG);
+}
+
+/* Any other source is refused before it is told where to write to, if chunks are known to be too large. */
+static void test_chunks_that_are_no_regions(void)
+{
+    Vm dst;
+    Source s;
+
+    g_assert_null(fake_verbs_set(SMALL_REGIONS));
+    vm_init(&dst, SIZE, true);
+    vm_set_parameter(&dst, "x-rdma-chunk-size", "4194304");
+    run_source(&s, &dst, 0, act_chunks_that_are_no_regions);
+    assert_dst_failed(&dst, "x-rdma-chunk-size is 4194304, too large for RAM block 'm0': "
+                            "the device can register no more than 2621440 bytes as one");
+    peer_free(&s.peer);
+    vm_clear(&dst);
+    assert_nothing_left();
+}
+
+static void act_write_beyond(Source *s)
+{
+    to_the_round(s);
+    uint32_t key = ask_key(s, 0, 0);
+    g_assert_cmpuint(key, !=, 0);
+    peer_write(&s->peer, pattern, MIB, s->host + 2 * MIB, key);
+    peer_disconnect(&s->peer);
+}
+
+/* And if they are not known, the end of the connection says what may be the matter. */
+static void test_write_beyond_a_small_region(void)
+{
+    Vm dst;
+    Source s;
+
+    g_assert_null(fake_verbs_set(SMALL_REGIONS));
+    vm_init(&dst, SIZE, true);
+    run_source(&s, &dst, 0, act_write_beyond);
+    assert_dst_failed(&dst, "; perhaps its chunks are too large here: "
+                            "the device can register no more than 2621440 bytes as one");
+    peer_free(&s.peer);
+    vm_clear(&dst);
+    assert_nothing_left();
+}
+
 /* The stream in messages of one byte each, and in as large ones as there can be. */
 static void act_single_bytes(Source *s)
 {
@@ -1019,6 +1119,10 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_data_func("/rdma-peer/source/dynamic", GUINT_TO_POINTER(0), test_source);
     g_test_add_data_func("/rdma-peer/source/pin-all", GUINT_TO_POINTER(PIN_ALL), test_source);
+    for (unsigned shift = 0; shift <= 22; shift = shift ? shift + 1 : 20) {
+        g_autofree char *path = g_strdup_printf("/rdma-peer/source/regions/%u", shift);
+        g_test_add_data_func(path, GUINT_TO_POINTER(shift), test_source_regions);
+    }
     g_test_add_data_func("/rdma-peer/source/private-data", GUINT_TO_POINTER(0), test_source_private_data);
     g_test_add_data_func("/rdma-peer/source/private-data-pin-all", GUINT_TO_POINTER(PIN_ALL),
                          test_source_private_data);
@@ -1046,6 +1150,9 @@ int main(int argc, char **argv)
         g_autofree char *path = g_strdup_printf("/rdma-peer/destination/in-stream/%u", type);
         g_test_add_data_func(path, GUINT_TO_POINTER(type), test_type_in_stream);
     }
+    g_test_add_func("/rdma-peer/destination/small-regions", test_small_regions);
+    g_test_add_func("/rdma-peer/destination/chunks-no-regions", test_chunks_that_are_no_regions);
+    g_test_add_func("/rdma-peer/destination/write-beyond", test_write_beyond_a_small_region);
     g_test_add_func("/rdma-peer/destination/single-bytes", test_single_bytes);
     g_test_add_func("/rdma-peer/destination/source-goes", test_source_goes);
     return g_test_run();

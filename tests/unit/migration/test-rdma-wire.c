@@ -178,6 +178,12 @@ static void test_private_golden(void)
     static const uint8_t ours[8] = { 0, 0, 0, 1, 0x67, 0, 0x1e, 0x03 };
     rdma_private_encode(out, &(RdmaPrivate){ 1, true, true, true, 30 });
     g_assert_cmpmem(out, 8, ours, 8);
+    static const uint8_t answer[8] = { 0, 0, 0, 1, 0x67, 0x19, 0x14, 0x02 };
+    rdma_private_encode(out, &(RdmaPrivate){ 1, false, true, true, 20, .region_shift = 25 });
+    g_assert_cmpmem(out, 8, answer, 8);
+    /* Nothing of it goes to a QEMU. */
+    rdma_private_encode(out, &(RdmaPrivate){ 1, false, false, false, 20, .region_shift = 25 });
+    g_assert_cmpmem(out, 8, qemu_plain, 8);
 }
 
 static void test_private_request(void)
@@ -257,6 +263,30 @@ static void test_private_answer(void)
     g_assert_false(rdma_private_parse_answer(&p, data, 8, &asked, &error));
 }
 
+static void test_private_region(void)
+{
+    const RdmaPrivate asked = { 1, true, true, true, 22 };
+    g_autoptr(GError) error = NULL;
+    uint8_t data[8];
+    RdmaPrivate p;
+
+    /* 0: not told. */
+    for (unsigned shift = 0; shift <= 31; shift = shift ? shift + 1 : 22) {
+        rdma_private_encode(data, &(RdmaPrivate){ 1, true, true, true, 22, .region_shift = shift });
+        g_assert_true(rdma_private_parse_answer(&p, data, 8, &asked, NULL));
+        g_assert_cmpuint(p.region_shift, ==, shift);
+        g_assert_cmpuint(p.chunk_shift, ==, 22);
+    }
+    rdma_private_encode(data, &(RdmaPrivate){ 1, true, true, true, 22, .region_shift = 21 });
+    g_assert_false(rdma_private_parse_answer(&p, data, 8, &asked, &error));
+    g_assert_cmpstr(error->message, ==,
+                    "the destination has the RDMA region shift 21, less than its chunk shift 22");
+    /* A QEMU tells nothing. */
+    static const uint8_t other[8] = { 0, 0, 0, 1, 0, 0x1f, 0xff, 0xfe };
+    g_assert_true(rdma_private_parse_answer(&p, other, 8, &asked, NULL));
+    g_assert_cmpuint(p.region_shift, ==, 0);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -269,5 +299,6 @@ int main(int argc, char **argv)
     g_test_add_func("/rdma-wire/private/request", test_private_request);
     g_test_add_func("/rdma-wire/private/request-refused", test_private_request_refused);
     g_test_add_func("/rdma-wire/private/answer", test_private_answer);
+    g_test_add_func("/rdma-wire/private/region", test_private_region);
     return g_test_run();
 }

@@ -84,7 +84,18 @@ static bool is_multi_channel(const MigrationAddress *addr)
            addr->u.socket->type != SOCKET_ADDRESS_TYPE_FD;
 }
 
-bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options, GError **errp)
+const char *migration_first_shared_block(const RamList *ram)
+{
+    RAMLIST_FOREACH(block, ram) {
+        if (block->shared) {
+            return block->idstr;
+        }
+    }
+    return NULL;
+}
+
+bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options,
+                               const RamList *ram, GError **errp)
 {
     const bool *caps = options->caps;
     bool is_file = addr->transport == MIGRATION_ADDRESS_TYPE_FILE;
@@ -93,7 +104,7 @@ bool migration_check_transport(const MigrationAddress *addr, const MigrationOpti
     const char *text = NULL;
 
     if (is_rdma) {
-        return migration_check_rdma(caps, &options->p, errp);
+        return migration_check_rdma(caps, &options->p, migration_first_shared_block(ram), errp);
     }
     if (caps[MIGRATION_CAPABILITY_MAPPED_RAM] && !is_file) {
         text = NOT_SEEKABLE;
@@ -225,30 +236,6 @@ static Channel *spawn(const MigrationExecCommand *exec, bool readable, GError **
         argv[i] = exec->args->items[i];
     }
     return channel_command_spawn(argv, readable, true, errp);
-}
-
-bool migration_check_blocks(const MigrationAddress *addr, const MigrationOptions *options, const RamList *ram,
-                            GError **errp)
-{
-    if (addr->transport != MIGRATION_ADDRESS_TYPE_RDMA) {
-        return true;
-    }
-    RAMLIST_FOREACH(block, ram) {
-        if (!rdma_check_block(options, block, errp)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool rdma_check_block(const MigrationOptions *options, const RAMBlock *block, GError **errp)
-{
-    if (!options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] || !block->shared) {
-        return true;
-    }
-    g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
-                "RDMA and x-ignore-shared can't be used together: RAM block '%s' is shared", block->idstr);
-    return false;
 }
 
 bool migration_rdma_available(GError **errp)

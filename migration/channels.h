@@ -14,15 +14,15 @@
 MigrationAddress *migration_main_address(const char *uri, const MigrationChannelList *channels,
                                          GError **errp);
 
-/* Refuses capabilities that this kind of transport cannot have. */
-bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options, GError **errp);
+/* Refuses capabilities that this kind of transport cannot have with the memory of @ram. */
+bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options,
+                               const RamList *ram, GError **errp);
+
+/* The name of a block that x-ignore-shared would leave out, NULL: there is none. */
+const char *migration_first_shared_block(const RamList *ram);
 
 /* Does @filename name a set of descriptors, and which? */
 bool migration_is_fdset(const char *filename, int64_t *id);
-
-/* Refuses blocks of @ram that this kind of transport cannot carry. */
-bool migration_check_blocks(const MigrationAddress *addr, const MigrationOptions *options, const RamList *ram,
-                            GError **errp);
 
 /*
  * Source.  Opens what opens at once: a file (created, positioned at the offset; migration_truncate_file() is

@@ -346,8 +346,7 @@ static MigrationAddress *checked_address(MigrationContext *ctx, const char *uri,
         return NULL;
     }
     MigrationOptions *options = migration_options_snapshot(ctx->options);
-    bool ok = migration_check_transport(addr, options, errp) &&
-              migration_check_blocks(addr, options, ctx->host.ops->ram(ctx->host.opaque), errp);
+    bool ok = migration_check_transport(addr, options, ctx->host.ops->ram(ctx->host.opaque), errp);
     migration_options_free(options);
     return ok ? g_steal_pointer(&addr) : NULL;
 }
@@ -440,7 +439,10 @@ static bool open_incoming(MigrationContext *ctx, const MigrationAddress *addr, I
 
 static void begin_rdma(Incoming *in, RdmaListener *listener)
 {
-    migration_option_store_set_rdma(in->ctx->options);
+    const MigrationHost *host = &in->ctx->host;
+
+    migration_option_store_set_rdma(in->ctx->options,
+                                    migration_first_shared_block(host->ops->ram(host->opaque)));
     in->rdma = true;
     in->rdma_listener = listener;
     in->addresses = qapi_clone_SocketAddressList(rdma_listener_addresses(listener));

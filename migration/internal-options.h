@@ -46,11 +46,12 @@ void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing,
 
 /*
  * The incoming migration that exists comes over RDMA: what does not go with that is refused, in the same
- * words as when the address came last.  Until set_busy() says that there is none any more.
+ * words as when the address came last.  Until set_busy() says that there is none any more.  @shared is the
+ * name of a RAM block that x-ignore-shared would leave out, NULL: there is none.
  */
-void migration_option_store_set_rdma(MigrationOptionStore *store);
+void migration_option_store_set_rdma(MigrationOptionStore *store, const char *shared);
 
-/* What RDMA does not go with.  A pure function. */
-bool migration_check_rdma(const bool *caps, const MigrationParameters *p, GError **errp);
+/* What RDMA does not go with; @shared as above.  A pure function. */
+bool migration_check_rdma(const bool *caps, const MigrationParameters *p, const char *shared, GError **errp);
 
 #endif

@@ -297,8 +297,7 @@ bool migration_start(MigrationContext *ctx, const char *uri, const MigrationChan
         return false;
     }
     MigrationOptions *options = migration_options_snapshot(ctx->options);
-    if (!migration_check_transport(addr, options, errp) ||
-        !migration_check_blocks(addr, options, ctx->host.ops->ram(ctx->host.opaque), errp) ||
+    if (!migration_check_transport(addr, options, ctx->host.ops->ram(ctx->host.opaque), errp) ||
         !may_start(ctx, resume, errp)) {
         migration_options_free(options);
         return false;

@@ -247,7 +247,7 @@ static bool check_capabilities_supported(const bool *caps, GError **errp)
     return true;
 }
 
-bool migration_check_rdma(const bool *caps, const MigrationParameters *p, GError **errp)
+bool migration_check_rdma(const bool *caps, const MigrationParameters *p, const char *shared, GError **errp)
 {
     static const struct {
         MigrationCapability cap;
@@ -266,6 +266,10 @@ bool migration_check_rdma(const bool *caps, const MigrationParameters *p, GError
     }
     if (message) {
         g_set_error_literal(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED, message);
+    } else if (caps[CAP(X_IGNORE_SHARED)] && shared) {
+        g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_UNSUPPORTED,
+                    "RDMA and x-ignore-shared can't be used together: RAM block '%s' is shared", shared);
+        return false;
     }
     return !message;
 }

@@ -12,6 +12,7 @@ struct MigrationOptionStore {
     MigrationOptions o;
     bool outgoing, incoming;        /* a migration exists */
     bool rdma;                      /* the incoming one is by RDMA */
+    char *rdma_shared;              /* see migration_option_store_set_rdma() */
     bool allow_unsupported;
     bool can_limit_dirtying;        /* what capability dirty-limit needs is there */
     /* Which of the two spellings of the RDMA chunk size were given by -global. */

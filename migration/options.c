@@ -144,6 +144,7 @@ void migration_option_store_free(MigrationOptionStore *store)
         return;
     }
     clear_parameters(&store->o.p);
+    g_free(store->rdma_shared);
     g_mutex_clear(&store->lock);
     g_free(store);
 }
@@ -171,10 +172,12 @@ void migration_option_store_set_busy(MigrationOptionStore *store, bool outgoing,
     g_mutex_unlock(&store->lock);
 }
 
-void migration_option_store_set_rdma(MigrationOptionStore *store)
+void migration_option_store_set_rdma(MigrationOptionStore *store, const char *shared)
 {
     g_mutex_lock(&store->lock);
     store->rdma = true;
+    g_free(store->rdma_shared);
+    store->rdma_shared = g_strdup(shared);
     g_mutex_unlock(&store->lock);
 }
 
@@ -209,7 +212,7 @@ static bool adopt(MigrationOptionStore *store, MigrationParameters *staged, bool
               migration_unify_chunk_size(staged, size_given, shift_given, errp) &&
               migration_check_capabilities(store->o.caps, staged, store->allow_unsupported,
                                            store->can_limit_dirtying, errp) &&
-              (!store->rdma || migration_check_rdma(store->o.caps, staged, errp));
+              (!store->rdma || migration_check_rdma(store->o.caps, staged, store->rdma_shared, errp));
 
     if (ok) {
         clear_parameters(&store->o.p);
@@ -292,7 +295,7 @@ bool migration_set_capabilities(MigrationOptionStore *store, const MigrationCapa
     }
     bool ok = migration_check_capabilities(staged, &store->o.p, store->allow_unsupported,
                                            store->can_limit_dirtying, errp) &&
-              (!store->rdma || migration_check_rdma(staged, &store->o.p, errp)) &&
+              (!store->rdma || migration_check_rdma(staged, &store->o.p, store->rdma_shared, errp)) &&
               may_change(store, staged, errp);
     if (ok) {
         memcpy(store->o.caps, staged, sizeof(staged));

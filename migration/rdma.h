@@ -39,9 +39,6 @@ typedef struct RdmaCounters {
  */
 bool rdma_available(GError **errp);
 
-/* Refuses a block that x-ignore-shared would leave out: keys are given for whole lists of blocks. */
-bool rdma_check_block(const MigrationOptions *options, const RAMBlock *block, GError **errp);
-
 /* ---- source ---- */
 
 typedef struct RdmaSourceConfig {

@@ -52,7 +52,6 @@ typedef struct RdmaSource {
     RdmaConnection *c;
     SourceBlock *blocks;            /* by the source's order: [0, named) in the stream's, the others behind */
     unsigned n, named;
-    const MigrationOptions *options;
     unsigned own_shift;
     unsigned source_shift;          /* the largest that the source's chunks can still have */
     unsigned frame_shift;           /* larger ranges have turned out to be too large to be registered */
@@ -66,9 +65,6 @@ static bool source_setup_block(RamSource *base, StreamReader *r, RAMBlock *block
 {
     RdmaSource *s = (RdmaSource *)base;
 
-    if (!rdma_check_block(s->options, block, errp)) {
-        return false;
-    }
     for (unsigned i = 0; i < s->n; i++) {
         if (s->blocks[i].block != block) {
             continue;
@@ -486,7 +482,6 @@ RamSource *rdma_source_new(Channel *channel, RamList *ram, const MigrationOption
     s->base.ops = &rdma_source_ops;
     s->channel = channel_ref(channel);
     s->c = rdma_channel_main(channel);
-    s->options = options;
     s->own_shift = options->p.x_rdma_chunk_shift;
     s->source_shift = UNKNOWN_SHIFT;
     s->frame_shift = UNKNOWN_SHIFT;

@@ -7,7 +7,7 @@ import pytest
 from godwit import rdma, workload
 from godwit.programs import compat_options
 from godwit.qmp import QmpError
-from godwit.ram import MIB, PAGE
+from godwit.ram import MIB, PAGE, Memfd
 from godwit.rdma import FakeVerbs, Rdma
 from godwit.routes import perform
 
@@ -382,13 +382,15 @@ def test_killed(victim, after, lab, make_route):
 # Capability, and what the error says.
 NOT_TOGETHER = (('xbzrle', "RDMA and XBZRLE can't be used together"),
                 ('multifd', 'Migration requires multi-channel URIs (e.g. tcp)'),
-                ('mapped-ram', 'Migration requires seekable transport (e.g. file)'))
-IGNORE_SHARED = ('x-ignore-shared', "RDMA and x-ignore-shared can't be used together")
+                ('mapped-ram', 'Migration requires seekable transport (e.g. file)'),
+                ('x-ignore-shared', "RDMA and x-ignore-shared can't be used together: "
+                 "RAM block 'm0' is shared"))
+CAPABILITIES = pytest.mark.parametrize('capability, text', NOT_TOGETHER, ids=lambda v: v.split()[0])
 
 
-@pytest.mark.parametrize('capability, text', (*NOT_TOGETHER, IGNORE_SHARED), ids=lambda v: v.split()[0])
+@CAPABILITIES
 @pytest.mark.parametrize('side', ('source', 'destination'))
-def test_capability_that_cannot_go_with_it(side, capability, text, lab, make_route):
+def test_capability_that_cannot_go_with_it(side, capability, text, lab):
     """Refused by both sides; the process lives, and RDMA works when the capability is off."""
     src, dst = lab.pair(size=MIB)
     vm = src if side == 'source' else dst
@@ -403,32 +405,51 @@ def test_capability_that_cannot_go_with_it(side, capability, text, lab, make_rou
     lab.end(src, dst)
 
 
-@pytest.mark.parametrize('capability, text', NOT_TOGETHER, ids=lambda v: v.split()[0])
-def test_capability_after_the_address(capability, text, lab):
-    """The destination already listens."""
+def switch_on(vm, capability):
+    return vm.try_call('migrate-set-capabilities', capabilities=[{'capability': capability, 'state': True}])
+
+
+@CAPABILITIES
+@pytest.mark.parametrize('how', ('migrate-incoming', 'incoming'))
+def test_capability_after_the_address(how, capability, text, lab):
+    """The destination already listens: by a command, or since its start."""
     src, dst = lab.pair(size=MIB)
     route = Rdma()
-    route.listen(dst)
-    assert text in dst.try_call('migrate-set-capabilities',
-                                capabilities=[{'capability': capability, 'state': True}])
+    if how == 'incoming':
+        dst.quit()
+        dst = lab.vm(dst.program, 'late', lab.make_ram(MIB).fill(0xa5), incoming=route.uri)
+    else:
+        route.listen(dst)
+    assert text in switch_on(dst, capability)
     route.connect(src)
     src.wait_migration('completed')
     dst.wait_migration('completed')
+    dst.ram.assert_same(src.ram)
     lab.end(src, dst)
 
 
-def test_ignore_shared_after_the_address(lab):
-    """Whether it can go with RDMA depends on the blocks and on the source, which has it off."""
-    src, dst = lab.pair(size=MIB)
+@CAPABILITIES
+def test_capability_and_address_on_the_command_line(capability, text, lab, godwit):
+    """It does not start, and says why."""
+    name = capability if capability in ('mapped-ram', 'x-ignore-shared') else f'x-{capability}'
+    dst = lab.vm(godwit, 'dst', lab.make_ram(MIB), options=['-global', f'migration.{name}=on'],
+                 incoming=Rdma().uri, connect=False)
+    assert dst.wait_exit() == 1
+    assert text in dst.stderr
+
+
+def test_ignore_shared_with_private_memory(lab):
+    """Nothing would be left out: it goes with RDMA, in every order of commands, as it does with real peers."""
+    src = lab.vm(lab.find_program('godwit'), 'src', Memfd(SIZE, share=False))
+    dst = lab.vm(lab.find_program('godwit'), 'dst', Memfd(SIZE, share=False), incoming='defer')
+    src.set_capabilities('x-ignore-shared')
     route = Rdma()
     route.listen(dst)
     dst.set_capabilities('x-ignore-shared')
     route.connect(src)
-    src.wait_migration('failed')
-    src.wait_run_state('running')
-    assert dst.wait_exit() == 1
-    assert 'x-ignore-shared' in dst.stderr
-    lab.end(src)
+    src.wait_migration('completed')
+    dst.wait_migration('completed')
+    lab.end(src, dst)
 
 
 @pytest.mark.skipif(rdma.has_device(), reason='this machine has an RDMA device')

@@ -95,7 +95,16 @@ static void test_transports(void)
         { "rdma:h:1", { MIGRATION_CAPABILITY_POSTCOPY_RAM, -1 },
           "RDMA and postcopy-ram can't be used together" },
         { "rdma:h:1", { MIGRATION_CAPABILITY_RDMA_PIN_ALL, -1 }, NULL },
+        { "rdma:h:1", { MIGRATION_CAPABILITY_X_IGNORE_SHARED, -1 },
+          "RDMA and x-ignore-shared can't be used together: RAM block 'seen-by-all' is shared" },
+        /* What is said of several does not depend on the order in which they were set. */
+        { "rdma:h:1", { MIGRATION_CAPABILITY_X_IGNORE_SHARED, MIGRATION_CAPABILITY_XBZRLE },
+          "RDMA and XBZRLE can't be used together" },
+        { "tcp:h:1", { MIGRATION_CAPABILITY_X_IGNORE_SHARED, -1 }, NULL },
     };
+    RAMBlock shared = { .idstr = "seen-by-all", .shared = true };
+    RAMBlock own = { .idstr = "own", .next = &shared };
+    RamList ram = { &own, 2 };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         MigrationOptions *options = fake_options_new();
         g_autoptr(MigrationAddress) addr = migration_uri_parse(cases[i].uri, NULL);
@@ -105,11 +114,24 @@ static void test_transports(void)
                 options->caps[cases[i].caps[j]] = true;
             }
         }
-        bool ok = migration_check_transport(addr, options, &error);
+        bool ok = migration_check_transport(addr, options, &ram, &error);
         g_assert_cmpint(ok, ==, cases[i].message == NULL);
         g_assert_cmpstr(error ? error->message : NULL, ==, cases[i].message);
         migration_options_free(options);
     }
+}
+
+/* x-ignore-shared leaves nothing out where nothing is shared. */
+static void test_private_memory(void)
+{
+    MigrationOptions *options = fake_options_new();
+    g_autoptr(MigrationAddress) addr = migration_uri_parse("rdma:h:1", NULL);
+    RAMBlock own = { .idstr = "own" };
+    RamList ram = { &own, 1 };
+
+    options->caps[MIGRATION_CAPABILITY_X_IGNORE_SHARED] = true;
+    g_assert_true(migration_check_transport(addr, options, &ram, NULL));
+    migration_options_free(options);
 }
 
 int main(int argc, char **argv)
@@ -117,5 +139,6 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/channels/lists", test_lists);
     g_test_add_func("/channels/transports", test_transports);
+    g_test_add_func("/channels/private-memory", test_private_memory);
     return g_test_run();
 }

@@ -40,6 +40,7 @@ static const Setting settings[] = {
     { "1G", "30", false, "" },
     { "1G/short-messages", "30", false, "limit=max_msg_sz:0x280000" },
     { "1G/short-regions", "30", false, "limit=max_mr_size:0x4500000" },
+    { "1M/tiny-regions", "20", false, "limit=max_mr_size:0x2a0000" },
     { "1G/small-queue", "30", false, "limit=max_qp_wr:16" },
     { "1M/pin-all", "20", true, "" },
     { "1G/pin-all", "30", true, "" },

@@ -504,6 +504,40 @@ static void test_capability_busy(void)
     g_assert_true(set_capability(store, "postcopy-preempt", true, &error));
 }
 
+/* While the destination listens for RDMA. */
+static void test_capability_rdma(void)
+{
+    static const struct {
+        const char *name, *message;
+    } cases[] = {
+        { "mapped-ram", "Migration requires seekable transport (e.g. file)" },
+        { "multifd", "Migration requires multi-channel URIs (e.g. tcp)" },
+        { "xbzrle", "RDMA and XBZRLE can't be used together" },
+        { "postcopy-ram", "RDMA and postcopy-ram can't be used together" },
+        { "x-ignore-shared",
+          "RDMA and x-ignore-shared can't be used together: RAM block 'm7' is shared" },
+    };
+    g_autoptr(MigrationOptionStore) store = open_store();
+    g_autoptr(GError) error = NULL;
+
+    migration_option_store_set_busy(store, false, true);
+    migration_option_store_set_rdma(store, "m7");
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_assert_false(set_capability(store, cases[i].name, true, &error));
+        assert_error(&error, cases[i].message);
+    }
+    g_assert_true(set_capability(store, "rdma-pin-all", true, &error));
+    /* Another one, whose memory is private. */
+    migration_option_store_set_rdma(store, NULL);
+    g_assert_true(set_capability(store, "x-ignore-shared", true, &error));
+    g_assert_true(set_capability(store, "x-ignore-shared", false, &error));
+    /* None any more. */
+    migration_option_store_set_rdma(store, "m7");
+    migration_option_store_set_busy(store, false, false);
+    g_assert_true(set_capability(store, "x-ignore-shared", true, &error));
+    g_assert_true(set_capability(store, "xbzrle", true, &error));
+}
+
 /* With dirty rings dirty-limit goes with all but auto-converge; without them it goes at no time. */
 static void test_dirty_limit(void)
 {
@@ -888,6 +922,7 @@ int main(int argc, char **argv)
     g_test_add_func("/options/capability/and-parameter", test_capability_and_parameter);
     g_test_add_func("/options/capability/random-order", test_random_order);
     g_test_add_func("/options/capability/busy", test_capability_busy);
+    g_test_add_func("/options/capability/rdma", test_capability_rdma);
     g_test_add_func("/options/capability/dirty-limit", test_dirty_limit);
     g_test_add_func("/options/capability/unsupported", test_capability_unsupported);
     g_test_add_func("/options/text", test_text);

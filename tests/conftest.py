@@ -13,7 +13,7 @@ TOP = os.path.dirname(HERE)
 sys.path.insert(0, os.path.join(HERE, 'functional'))
 
 from godwit import deadline, guest, programs      # noqa: E402
-from godwit.ram import Ram                # noqa: E402
+from godwit.ram import HugeMemfd, HugePages, Ram      # noqa: E402
 from godwit.routes import ROUTES          # noqa: E402
 from godwit.vm import Vm, VmDied          # noqa: E402
 from godwit.writer import make_writer     # noqa: E402
@@ -125,6 +125,26 @@ def make_ram(folder):
     yield make
     for ram in made:
         ram.remove()
+
+
+@pytest.fixture
+def make_huge_ram():
+    """
+    make_huge_ram(size) -> HugeMemfd for which the kernel has the pages, else the test is skipped.  To be
+    called for all VMs before the first one is made.
+    """
+    pages = HugePages()
+    total = 0
+
+    def make(size):
+        nonlocal total
+        total += size
+        reason = pages.reserve(total)
+        if reason:
+            pytest.skip(reason)
+        return HugeMemfd(size)
+    yield make
+    pages.give_back()
 
 
 @pytest.fixture

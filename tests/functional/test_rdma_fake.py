@@ -7,12 +7,13 @@ import pytest
 from godwit import rdma, workload
 from godwit.programs import compat_options
 from godwit.qmp import QmpError
-from godwit.ram import MIB, PAGE, Memfd
+from godwit.ram import HUGE_PAGE, MIB, PAGE, Memfd
 from godwit.rdma import FakeVerbs, Rdma
 from godwit.routes import perform
 
 SIZE = 5 * MIB + 3 * PAGE
 PAIRS = (('godwit', 'godwit'), ('godwit', '7.2'), ('7.2', 'godwit'), ('godwit', '11.1'), ('11.1', 'godwit'))
+OWN_AND_11_1 = pytest.mark.parametrize('pair', [pair for pair in PAIRS if '7.2' not in pair], ids='->'.join)
 
 
 class Lab:
@@ -96,7 +97,7 @@ def test_memory_arrives(pair, chunk, pin_all, lab):
 
 
 @pytest.mark.parametrize('turn', range(4))
-@pytest.mark.parametrize('pair', [pair for pair in PAIRS if '7.2' not in pair], ids='->'.join)
+@OWN_AND_11_1
 def test_return_path(pair, turn, lab):
     """More than once: who is faster at the end, with the last message or with asking for it, differs."""
     src, dst = lab.pair(pair, capabilities=['return-path'])
@@ -171,8 +172,8 @@ def test_real_source_whose_chunks_fit_small_regions(chunk, lab):
 @pytest.mark.parametrize('told', (True, False), ids=('told', 'not-told'))
 def test_real_source_whose_chunks_do_not_fit(told, lab):
     """
-    A QEMU's chunks are larger than a region of the destination can be: refused before anything is sent if the
-    destination has been told their size, else the first write fails.  The guest runs on either way.
+    A QEMU's chunks are larger than a region of the destination can be: refused before anything is sent if
+    the destination has been told their size, else the first write fails.  The guest runs on either way.
     """
     size = 160 * MIB + 3 * PAGE
     src, dst = lab.sparse_pair(('11.1', 'godwit'), size, 64 * MIB, ('', 'limit=max_mr_size:0x2800000'))
@@ -193,6 +194,29 @@ def test_real_source_whose_chunks_do_not_fit(told, lab):
     assert src.run_state == 'running'
     assert 'STOP' not in [event.name for event in src.qmp.pending_events()]
     src.ram.assert_same(content)
+
+
+@pytest.mark.parametrize('pin_all', (False, True), ids=('dynamic', 'pin-all'))
+@OWN_AND_11_1
+def test_huge_pages(pair, pin_all, make_huge_ram, lab):
+    """Memory of both sides is in pages of 2 MiB; some of it is zero."""
+    size = 4 * HUGE_PAGE
+    source, destination = (lab.find_program(name) for name in pair)
+    rams = [make_huge_ram(size) for _ in pair]
+    src = lab.vm(source, 'src', rams[0], options=compat_options(source, destination))
+    dst = lab.vm(destination, 'dst', rams[1], incoming='defer')
+    rdma.fill_half_zero(src.ram, MIB)
+    dst.ram.fill(0xa5)
+    data = rdma.data_bytes(src.ram)
+    for vm in (src, dst):
+        vm.set_capabilities('rdma-pin-all', state=pin_all)
+        vm.set_parameters(max_bandwidth=0)
+    at_source, _ = perform(src, dst, Rdma())
+    dst.ram.assert_same(src.ram)
+    reports = lab.end(src, dst)
+    if src.program.is_godwit:
+        written = reports[0]['numbers']['write-bytes']
+        assert written == at_source['ram']['normal-bytes'] >= (size if pin_all else data)
 
 
 def test_a_lost_write_is_seen(lab):
@@ -438,10 +462,12 @@ def test_capability_and_address_on_the_command_line(capability, text, lab, godwi
     assert text in dst.stderr
 
 
-def test_ignore_shared_with_private_memory(lab):
-    """Nothing would be left out: it goes with RDMA, in every order of commands, as it does with real peers."""
-    src = lab.vm(lab.find_program('godwit'), 'src', Memfd(SIZE, share=False))
-    dst = lab.vm(lab.find_program('godwit'), 'dst', Memfd(SIZE, share=False), incoming='defer')
+@OWN_AND_11_1
+def test_ignore_shared_with_private_memory(pair, lab):
+    """Nothing would be left out: it goes with RDMA, whatever the order of commands."""
+    source, destination = (lab.find_program(name) for name in pair)
+    src = lab.vm(source, 'src', Memfd(SIZE, share=False), options=compat_options(source, destination))
+    dst = lab.vm(destination, 'dst', Memfd(SIZE, share=False), incoming='defer')
     src.set_capabilities('x-ignore-shared')
     route = Rdma()
     route.listen(dst)

@@ -3,7 +3,7 @@
 import pytest
 from godwit import rdma, workload
 from godwit.programs import compat_options
-from godwit.ram import MIB, PAGE
+from godwit.ram import HUGE_PAGE, MIB, PAGE
 from godwit.routes import perform
 
 PAIRS = (('godwit', 'godwit'), ('godwit', '7.2'), ('7.2', 'godwit'), ('godwit', '11.1'), ('11.1', 'godwit'))
@@ -101,6 +101,27 @@ def test_blocks_unlike_chunks(pair, size, setting, make_rdma, carried):
     perform(src, dst, make_rdma())
     dst.ram.assert_same(src.ram)
     carried(src.ram)
+
+
+@pytest.mark.parametrize('pin_all', (False, pytest.param(True, marks=pytest.mark.thorough)),
+                         ids=('dynamic', 'pin-all'))
+@pytest.mark.parametrize('pair', OWN_AND_REAL, ids='->'.join)
+def test_huge_pages(pair, pin_all, find_program, make_huge_ram, make_vm, make_rdma, carried):
+    """Memory of both sides is in pages of 2 MiB; some of it is zero."""
+    size = 4 * HUGE_PAGE
+    source, destination = (find_program(name) for name in pair)
+    rams = [make_huge_ram(size) for _ in pair]
+    src = make_vm(source, 'src', ram=rams[0], options=compat_options(source, destination))
+    dst = make_vm(destination, 'dst', ram=rams[1], incoming='defer')
+    rdma.fill_half_zero(src.ram, MIB)
+    dst.ram.fill(0xa5)
+    for vm in (src, dst):
+        vm.set_capabilities('rdma-pin-all', state=pin_all)
+        vm.set_parameters(max_bandwidth=0)
+    info, _ = perform(src, dst, make_rdma())
+    dst.ram.assert_same(src.ram)
+    carried(src.ram, size if pin_all else None)
+    assert_counted(src, info, src.ram, pin_all)
 
 
 @pytest.mark.parametrize('source_chunk, destination_chunk', ((MIB, 4 * MIB), (4 * MIB, MIB)))

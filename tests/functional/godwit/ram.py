@@ -3,12 +3,14 @@
 Guest memory that a test can see: files that back RAM blocks, images to put in, and comparison byte for
 byte.
 """
+import mmap
 import os
 import random
 import tempfile
 
 PAGE = 4096
 MIB = 1 << 20
+HUGE_PAGE = 2 * MIB
 CHUNK = 1 * MIB
 
 
@@ -217,3 +219,60 @@ class Memfd:
     fill_mixed = Ram.fill_mixed
     difference = Ram.difference
     assert_same = Ram.assert_same
+
+
+class HugeMemfd(Memfd):
+    """One RAM block in a memfd of huge pages, which cannot be written to but through a mapping."""
+
+    def arguments(self):
+        option, value = super().arguments()
+        return [option, f'{value},hugetlb=on,hugetlbsize={HUGE_PAGE}']
+
+    def attach(self, pid):
+        super().attach(pid)
+        size = os.stat(self.path).st_blksize
+        assert size == HUGE_PAGE, f'{self.path} has pages of {size} bytes'
+        return self
+
+    def open(self):
+        """A mapping, which has a file's methods."""
+        with open(self.path, 'r+b') as f:
+            return mmap.mmap(f.fileno(), self.size)
+
+
+class HugePages:
+    """Huge pages that are added to the kernel's, and taken away again by give_back()."""
+    FOLDER = f'/sys/kernel/mm/hugepages/hugepages-{HUGE_PAGE >> 10}kB'
+
+    def __init__(self):
+        self.added = 0
+
+    def _get(self, name):
+        with open(os.path.join(self.FOLDER, name)) as f:
+            return int(f.read())
+
+    def _change(self, difference):
+        number = max(self._get('nr_hugepages') + difference, 0)
+        with open(os.path.join(self.FOLDER, 'nr_hugepages'), 'w') as f:
+            f.write(str(number))
+
+    def free(self):
+        """Bytes that nobody uses or is promised."""
+        return (self._get('free_hugepages') - self._get('resv_hugepages')) * HUGE_PAGE
+
+    def reserve(self, size):
+        """Sees to @size free bytes; None, or the reason why there are not so many."""
+        try:
+            missing = -(-(size - self.free()) // HUGE_PAGE)
+            if missing > 0:
+                before = self._get('nr_hugepages')
+                self._change(missing)
+                self.added += self._get('nr_hugepages') - before
+            return None if self.free() >= size else f'the kernel has only {self.free()} bytes of huge pages'
+        except OSError as error:
+            return f'no huge pages: {error}'
+
+    def give_back(self):
+        if self.added:
+            self._change(-self.added)
+            self.added = 0

@@ -550,14 +550,9 @@ void kvm_add_io(Kvm *kvm, const KvmIo *io)
     g_array_append_val(kvm->io, *io);
 }
 
-void kvm_lock_devices(Kvm *kvm)
+GMutex *kvm_device_lock(Kvm *kvm)
 {
-    g_mutex_lock(&kvm->devices);
-}
-
-void kvm_unlock_devices(Kvm *kvm)
-{
-    g_mutex_unlock(&kvm->devices);
+    return &kvm->devices;
 }
 
 void kvm_set_irq(Kvm *kvm, unsigned line, bool level)

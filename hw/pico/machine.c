@@ -5,18 +5,24 @@
 #include <string.h>
 
 #include "pico.h"
-#include "system/vmstate.h"
 #include "util/error.h"
 
 #define SERIALS_MAX 4
 #define PORT_DEBUG_EXIT 0xf4    /* ends the process with status 2 * value + 1 */
 
+/* A serial port and its line. */
+typedef struct Port {
+    Kvm *kvm;
+    unsigned irq;
+    PicoSerial *serial;         /* or NULL: there is none here */
+} Port;
+
 typedef struct Pico {
     Kvm *kvm;
     PicoBoot boot;
-    PicoSerial *serials[SERIALS_MAX];
+    Port ports[SERIALS_MAX];
     PicoVirtio *virtio;
-    uint16_t pm1_enable;        /* device lock; nothing follows from it */
+    PicoAcpi acpi;
     SaveEntry acpi_entry;
 } Pico;
 
@@ -49,23 +55,23 @@ static void debug_exit_write(void *opaque, uint64_t offset, unsigned size, uint6
 static uint64_t pm1_event_read(void *opaque, uint64_t offset, unsigned size)
 {
     const Pico *p = opaque;
-    return offset == 2 ? p->pm1_enable : 0;
+    return offset == 2 ? p->acpi.pm1_enable : 0;
 }
 
 static void pm1_event_write(void *opaque, uint64_t offset, unsigned size, uint64_t value)
 {
     Pico *p = opaque;
     if (offset == 2) {
-        p->pm1_enable = (uint16_t)value;
+        p->acpi.pm1_enable = (uint16_t)value;
     }
 }
 
 static const VMStateField acpi_fields[] = {
-    VMSTATE_FIELD(pm1_enable, VMSTATE_UINT16, Pico),
+    VMSTATE_FIELD(pm1_enable, VMSTATE_UINT16, PicoAcpi),
     VMSTATE_END
 };
 
-static const VMStateDescription acpi_vmsd = {
+const VMStateDescription pico_acpi_vmsd = {
     .name = "pico-acpi", .version = 1, .minimum_version = 1, .fields = acpi_fields,
 };
 
@@ -91,19 +97,19 @@ static bool pico_reset(Machine *m, KvmEntry *entry, GError **errp)
     Pico *p = kvm_machine_data(m);
 
     for (unsigned i = 0; i < SERIALS_MAX; i++) {
-        if (p->serials[i]) {
-            pico_serial_reset(p->serials[i]);
+        if (p->ports[i].serial) {
+            pico_serial_reset(p->ports[i].serial);
         }
     }
     pico_virtio_reset(p->virtio);
-    p->pm1_enable = 0;
+    p->acpi.pm1_enable = 0;
     return pico_boot_load(&p->boot, m, entry, errp);
 }
 
 static void pico_free(Pico *p)
 {
     for (unsigned i = 0; i < SERIALS_MAX; i++) {
-        pico_serial_free(p->serials[i]);
+        pico_serial_free(p->ports[i].serial);
     }
     pico_virtio_free(p->virtio);
     pico_boot_close(&p->boot);
@@ -119,6 +125,27 @@ static void pico_destroy(Machine *m)
 }
 
 static const KvmMachineOps pico_ops = { .reset = pico_reset, .destroy = pico_destroy };
+
+static void set_irq(void *opaque, bool level)
+{
+    const Port *port = opaque;
+
+    kvm_set_irq(port->kvm, port->irq, level);
+}
+
+static void add_serial(Machine *m, Pico *p, unsigned i)
+{
+    Port *port = &p->ports[i];
+
+    port->kvm = p->kvm;
+    port->irq = serial_places[i].irq;
+    port->serial = pico_serial_new(m, i, g_ptr_array_index(m->serials, i), kvm_device_lock(p->kvm), set_irq,
+                                   port);
+    kvm_add_io(p->kvm, &(KvmIo){
+        .port = true, .base = serial_places[i].base, .len = PICO_SERIAL_PORTS, .read = pico_serial_read,
+        .write = pico_serial_write, .opaque = port->serial,
+    });
+}
 
 static void add_devices(Machine *m, Pico *p)
 {
@@ -138,10 +165,11 @@ static void add_devices(Machine *m, Pico *p)
         .port = true, .base = PORT_DEBUG_EXIT, .len = 4, .write = debug_exit_write, .opaque = p,
     });
     for (unsigned i = 0; i < m->serials->len; i++) {
-        p->serials[i] = pico_serial_new(m, p->kvm, g_ptr_array_index(m->serials, i), serial_places[i].base,
-                                        serial_places[i].irq, i);
+        add_serial(m, p, i);
     }
-    p->acpi_entry = (SaveEntry){ .idstr = acpi_vmsd.name, .vmsd = &acpi_vmsd, .opaque = p };
+    p->acpi_entry = (SaveEntry){
+        .idstr = pico_acpi_vmsd.name, .vmsd = &pico_acpi_vmsd, .opaque = &p->acpi,
+    };
     save_entry_list_add(&m->save_entries, &p->acpi_entry);
     pico_virtio_connect(p->virtio, p->kvm);
 }

@@ -5,15 +5,38 @@
 
 #include "accel/kvm.h"
 #include "system/chardev.h"
+#include "system/vmstate.h"
 
 /* ---- serial.c: a 16550A on a character device ---- */
 
 typedef struct PicoSerial PicoSerial;
 
-/* @chr may be NULL: what is sent vanishes.  Registers section "pico-serial" and the ports. */
-PicoSerial *pico_serial_new(Machine *m, Kvm *kvm, Chardev *chr, uint16_t base, unsigned irq, unsigned index);
-void pico_serial_reset(PicoSerial *s);
+#define PICO_SERIAL_PORTS 8u            /* I/O ports: the eight registers */
+
+/*
+ * @chr may be NULL: what is sent vanishes.  @lock is the device lock; @set_irq is the interrupt line, called
+ * with the lock held.  Registers section "pico-serial", instance @index.  Main thread, as
+ * pico_serial_free(), which comes when nobody accesses the registers any more and takes NULL.
+ */
+PicoSerial *pico_serial_new(Machine *m, unsigned index, Chardev *chr, GMutex *lock,
+                            void (*set_irq)(void *opaque, bool level), void *irq_opaque);
 void pico_serial_free(PicoSerial *s);
+
+/* Any thread that holds the device lock.  @offset is from the first port; @size is ignored. */
+uint64_t pico_serial_read(void *serial, uint64_t offset, unsigned size);
+void pico_serial_write(void *serial, uint64_t offset, unsigned size, uint64_t data);
+
+/* Power-on.  Device lock held. */
+void pico_serial_reset(PicoSerial *s);
+
+/* ---- machine.c: what it keeps itself ---- */
+
+/* Section "pico-acpi". */
+typedef struct PicoAcpi {
+    uint16_t pm1_enable;        /* device lock; nothing follows from it */
+} PicoAcpi;
+
+extern const VMStateDescription pico_acpi_vmsd;
 
 /* ---- virtio.c: the devices of -device ---- */
 

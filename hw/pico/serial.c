@@ -14,10 +14,8 @@
 
 #include <string.h>
 
-#include "system/vmstate.h"
 #include "util/error.h"
 
-#define PORTS 8
 #define FIFO_SIZE 16
 /* Twice what the character device delivers at once: what arrives while it is half full has room. */
 #define RX_SIZE 32768
@@ -47,15 +45,16 @@ typedef struct SerialState {
 
 struct PicoSerial {
     Machine *machine;
-    Kvm *kvm;
     Chardev *chr;               /* or NULL.  Main thread */
-    unsigned irq;
-    bool raised;                /* as the line is */
+    GMutex *lock;               /* the device lock */
+    void (*set_irq)(void *opaque, bool level);
+    void *irq_opaque;
 
-    SerialState state;          /* device lock */
     SerialState wire;           /* as it travels: of the thread that saves or loads */
 
     /* Device lock. */
+    SerialState state;
+    bool raised;                /* as the line is */
     GByteArray *tx;
     guint tx_source;            /* of the main loop, or 0 */
     guint rx_source;
@@ -86,7 +85,7 @@ static void update_irq(PicoSerial *s)
 
     if (level != s->raised) {
         s->raised = level;
-        kvm_set_irq(s->kvm, s->irq, level);
+        s->set_irq(s->irq_opaque, level);
     }
 }
 
@@ -99,12 +98,12 @@ static gboolean drain_tx(gpointer opaque)
     g_autoptr(GByteArray) bytes = NULL;
 
     if (s->chr && chardev_pending(s->chr) > PENDING_MAX) {
-        kvm_lock_devices(s->kvm);
+        g_mutex_lock(s->lock);
         s->tx_source = g_timeout_add(RETRY_MS, drain_tx, s);
-        kvm_unlock_devices(s->kvm);
+        g_mutex_unlock(s->lock);
         return G_SOURCE_REMOVE;
     }
-    kvm_lock_devices(s->kvm);
+    g_mutex_lock(s->lock);
     bool was_full = s->tx->len >= TX_MAX;
     bytes = s->tx;
     s->tx = g_byte_array_new();
@@ -113,7 +112,7 @@ static gboolean drain_tx(gpointer opaque)
         s->state.thr_empty = 1;
         update_irq(s);
     }
-    kvm_unlock_devices(s->kvm);
+    g_mutex_unlock(s->lock);
     if (s->chr) {
         chardev_write(s->chr, bytes->data, bytes->len);
     }
@@ -150,11 +149,11 @@ static gboolean resume_rx(gpointer opaque)
 {
     PicoSerial *s = opaque;
 
-    kvm_lock_devices(s->kvm);
+    g_mutex_lock(s->lock);
     s->rx_source = 0;
     s->rx_paused = s->state.rx_count >= RX_SIZE / 2;
     bool paused = s->rx_paused;
-    kvm_unlock_devices(s->kvm);
+    g_mutex_unlock(s->lock);
     chardev_pause_receive(s->chr, paused);
     return G_SOURCE_REMOVE;
 }
@@ -163,12 +162,12 @@ static void receive(void *opaque, const uint8_t *buf, size_t len, int *fds, size
 {
     PicoSerial *s = opaque;
 
-    kvm_lock_devices(s->kvm);
+    g_mutex_lock(s->lock);
     put_rx(s, buf, len);
     s->rx_paused = s->state.rx_count >= RX_SIZE / 2;
     bool paused = s->rx_paused;
     update_irq(s);
-    kvm_unlock_devices(s->kvm);
+    g_mutex_unlock(s->lock);
     if (paused) {
         chardev_pause_receive(s->chr, true);
     }
@@ -224,9 +223,9 @@ static uint8_t read_iir(PicoSerial *s)
     return (uint8_t)(why | (s->state.fcr & FCR_ENABLE ? IIR_FIFO : 0));
 }
 
-static uint64_t serial_read(void *opaque, uint64_t offset, unsigned size)
+uint64_t pico_serial_read(void *serial, uint64_t offset, unsigned size)
 {
-    PicoSerial *s = opaque;
+    PicoSerial *s = serial;
     bool dlab = s->state.lcr & LCR_DLAB;
     uint8_t value;
 
@@ -277,9 +276,9 @@ static void write_fcr(PicoSerial *s, uint8_t value)
     s->state.fcr = value & (FCR_ENABLE | 0xc8);
 }
 
-static void serial_write(void *opaque, uint64_t offset, unsigned size, uint64_t data)
+void pico_serial_write(void *serial, uint64_t offset, unsigned size, uint64_t data)
 {
-    PicoSerial *s = opaque;
+    PicoSerial *s = serial;
     uint8_t value = (uint8_t)data;
     bool dlab = s->state.lcr & LCR_DLAB;
 
@@ -323,9 +322,9 @@ static bool serial_pre_save(void *opaque, GError **errp)
 {
     PicoSerial *s = opaque;
 
-    kvm_lock_devices(s->kvm);
+    g_mutex_lock(s->lock);
     s->wire = s->state;
-    kvm_unlock_devices(s->kvm);
+    g_mutex_unlock(s->lock);
     return true;
 }
 
@@ -337,7 +336,7 @@ static bool serial_post_load(void *opaque, int version, GError **errp)
         return error_set_protocol(errp, "%u bytes received, at most %d are possible", s->wire.rx_count,
                                   RX_SIZE);
     }
-    kvm_lock_devices(s->kvm);
+    g_mutex_lock(s->lock);
     s->state = s->wire;
     s->raised = false;
     update_irq(s);
@@ -345,7 +344,7 @@ static bool serial_post_load(void *opaque, int version, GError **errp)
     if (s->chr && !s->rx_source) {
         s->rx_source = g_idle_add(resume_rx, s);
     }
-    kvm_unlock_devices(s->kvm);
+    g_mutex_unlock(s->lock);
     return true;
 }
 
@@ -374,23 +373,22 @@ static const VMStateDescription serial_vmsd = {
 
 /* ---- life ---- */
 
-PicoSerial *pico_serial_new(Machine *m, Kvm *kvm, Chardev *chr, uint16_t base, unsigned irq, unsigned index)
+PicoSerial *pico_serial_new(Machine *m, unsigned index, Chardev *chr, GMutex *lock,
+                            void (*set_irq)(void *opaque, bool level), void *irq_opaque)
 {
     PicoSerial *s = g_new0(PicoSerial, 1);
 
     s->machine = m;
-    s->kvm = kvm;
     s->chr = chr;
-    s->irq = irq;
+    s->lock = lock;
+    s->set_irq = set_irq;
+    s->irq_opaque = irq_opaque;
     s->tx = g_byte_array_new();
     s->state.divisor = 12;
     s->entry = (SaveEntry){
         .idstr = serial_vmsd.name, .instance_id = index, .vmsd = &serial_vmsd, .opaque = s,
     };
     save_entry_list_add(&m->save_entries, &s->entry);
-    kvm_add_io(kvm, &(KvmIo){
-        .port = true, .base = base, .len = PORTS, .read = serial_read, .write = serial_write, .opaque = s,
-    });
     if (chr) {
         chardev_set_handlers(chr, &handlers, s);
     }

@@ -52,9 +52,8 @@ void *kvm_machine_data(const Machine *m);
 /* Before the vCPU threads exist.  @io is copied. */
 void kvm_add_io(Kvm *kvm, const KvmIo *io);
 
-/* Guards the devices.  The vCPU threads take it for each access. */
-void kvm_lock_devices(Kvm *kvm);
-void kvm_unlock_devices(Kvm *kvm);
+/* The device lock: guards the devices.  The vCPU threads take it for each access. */
+GMutex *kvm_device_lock(Kvm *kvm);
 
 /* Raises or lowers interrupt line @line (0 to 23).  Any thread. */
 void kvm_set_irq(Kvm *kvm, unsigned line, bool level);

@@ -2,6 +2,7 @@
 /* Virtio devices against a driver that is written from the specification, well-behaved and not. */
 #include "virtio-driver.h"
 
+#include "chardev-peer.h"
 #include "io/transport.h"
 #include "migration/vmstate.h"
 #include "stream-builder.h"
@@ -10,8 +11,6 @@
 
 #include <fcntl.h>
 #include <glib/gstdio.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 /* ---- what the tests use ---- */
 
@@ -737,8 +736,7 @@ static void test_blk_files(void)
 
 typedef struct Console {
     Driver d;
-    Chardev *chr;
-    int peer;                   /* what the other end of the character device is */
+    ChardevPeer peer;
 } Console;
 
 #define RX_DESC (DRIVER_GPA + 0x5000)
@@ -747,37 +745,18 @@ typedef struct Console {
 
 static void set_up_console(Console *f, gconstpointer data)
 {
-    g_autofree char *dir = g_dir_make_tmp("test-virtio-XXXXXX", NULL);
-    g_autofree char *path = g_build_filename(dir, "tty", NULL);
-    g_autofree char *spec = g_strdup_printf("unix:%s,server=on,wait=off", path);
-    g_autoptr(GError) error = NULL;
-    struct sockaddr_un address = { .sun_family = AF_UNIX };
-
     driver_new(&f->d);
-    f->chr = chardev_new("tty", spec, &error);
-    g_assert_no_error(error);
-    g_strlcpy(address.sun_path, path, sizeof(address.sun_path));
-    f->peer = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    g_assert_cmpint(connect(f->peer, (struct sockaddr *)&address, sizeof(address)), ==, 0);
+    chardev_peer_open(&f->peer);
     VirtioDevice *v = virtio_console_new(f->d.m);
-    g_assert_true(virtio_console_attach(v, f->chr));
-    g_assert_false(virtio_console_attach(v, f->chr));
+    g_assert_true(virtio_console_attach(v, f->peer.chr));
+    g_assert_false(virtio_console_attach(v, f->peer.chr));
     driver_attach(&f->d, v);
-    g_unlink(path);
-    g_rmdir(dir);
-    while (!chardev_is_open(f->chr)) {
-        g_main_context_iteration(NULL, TRUE);
-    }
 }
 
 static void tear_down_console(Console *f, gconstpointer data)
 {
     driver_free(&f->d);
-    chardev_free(f->chr);
-    close(f->peer);
-    while (g_main_context_iteration(NULL, FALSE)) {
-        /* what was left to do */
-    }
+    chardev_peer_close(&f->peer);
 }
 
 /* Both queues: 1 sends by the driver's usual rings, 0 receives by rings of its own. */
@@ -822,16 +801,14 @@ static void test_console_send(Console *f, gconstpointer data)
     driver_offer(d, 0);
     driver_put(d, 0x50, 1);
     g_assert_cmpuint(driver_used(d), ==, 1);
-    while (read(f->peer, bytes, sizeof(bytes)) < 0) {
+    while (read(f->peer.fd, bytes, sizeof(bytes)) < 0) {
         g_main_context_iteration(NULL, TRUE);
     }
     g_assert_cmpstr(bytes, ==, "hello, world");
     driver_describe(d, 0, DRIVER_GPA, DRIVER_MEMORY, D_NEXT, 1);    /* with one more byte: too long */
     driver_offer(d, 0);
     driver_put(d, 0x50, 1);
-    while (g_main_context_iteration(NULL, FALSE)) {
-        /* a queue that is full is looked at again from there */
-    }
+    chardev_peer_settle();          /* a queue that is full is looked at again from there */
     g_assert_cmphex(driver_get(d, 0x70), ==, 15 | 64);
 }
 
@@ -842,12 +819,73 @@ static void test_console_receive(Console *f, gconstpointer data)
     start_console(f);
     offer_buffer(d, 0, 4);
     offer_buffer(d, 1, 100);
-    g_assert_cmpint(write(f->peer, "abcdefg", 7), ==, 7);
+    g_assert_cmpint(write(f->peer.fd, "abcdefg", 7), ==, 7);
     iterate_until_used(d, 2);
     g_assert_cmpmem(driver_at(d, BUFFER), 4, "abcd", 4);
     g_assert_cmpmem(driver_at(d, BUFFER + 0x1000), 3, "efg", 3);
     g_assert_cmpuint(driver_get_le(d, RX_USED + 4 + 4, 4), ==, 4);
     g_assert_cmpuint(driver_get_le(d, RX_USED + 4 + 12, 4), ==, 3);
+}
+
+/* Nobody reads: at some point requests stay in the queue, and nothing is lost. */
+static void test_console_peer_does_not_read(Console *f, gconstpointer data)
+{
+    const unsigned request = 10000, max = 1000;
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    Driver *d = &f->d;
+    unsigned sent = 0;
+
+    start_console(f);
+    driver_describe(d, 0, DRIVER_DATA, request, 0, 0);
+    for (unsigned waited = 0; sent < max && waited < 10;) {
+        if (driver_used(d) == sent) {
+            for (unsigned i = 0; i < request; i++) {
+                *driver_at(d, DRIVER_DATA + i) = chardev_peer_nth(sent * request + i);
+            }
+            driver_offer(d, 0);
+            driver_put(d, 0x50, 1);
+            sent++;
+            waited = 0;
+        }
+        chardev_peer_settle();
+        if (driver_used(d) != sent) {
+            g_usleep(10000);
+            waited++;
+        }
+    }
+    g_assert_cmpuint(sent, <, max);
+    g_assert_cmpuint(driver_used(d), ==, sent - 1);
+    chardev_peer_read_count(&f->peer, bytes, sent * request);
+    g_assert_cmpuint(driver_used(d), ==, sent);
+    chardev_peer_expect_nth(bytes, sent * request);
+}
+
+/* The guest offers no buffers, and the peer has to wait; then it offers one at a time. */
+static void test_console_guest_does_not_read(Console *f, gconstpointer data)
+{
+    const unsigned total = 1000000, buffer = 3000;
+    Driver *d = &f->d;
+    unsigned received = 0;
+
+    start_console(f);
+    unsigned from = chardev_peer_write(&f->peer, 0, total);
+    g_assert_cmpuint(from, <, total);
+    for (unsigned n = 0; received < total; n++) {
+        driver_put_le(d, RX_DESC, BUFFER, 8);
+        driver_put_le(d, RX_DESC + 8, buffer, 4);
+        driver_put_le(d, RX_DESC + 12, D_WRITE, 2);
+        driver_put_le(d, RX_AVAILABLE + 4 + 2 * (n % DRIVER_QUEUE), 0, 2);
+        driver_put_le(d, RX_AVAILABLE + 2, (n + 1) & 0xffff, 2);
+        driver_put(d, 0x50, 0);
+        while (driver_get_le(d, RX_USED + 2, 2) != ((n + 1) & 0xffff)) {
+            from = chardev_peer_write(&f->peer, from, total);
+        }
+        unsigned len = (unsigned)driver_get_le(d, RX_USED + 4 + 8 * (n % DRIVER_QUEUE) + 4, 4);
+        for (unsigned i = 0; i < len; i++) {
+            g_assert_cmphex(*driver_at(d, BUFFER + i), ==, chardev_peer_nth(received++));
+        }
+    }
+    g_assert_cmpuint(received, ==, total);
 }
 
 /* Bytes that arrive while the guest stands still, or has no buffer, wait and travel. */
@@ -861,7 +899,7 @@ static void test_console_travel(Console *f, gconstpointer data)
     start_console(f);
     virtio_device_pause(d->v);
     offer_buffer(d, 0, 100);
-    g_assert_cmpint(write(f->peer, "xyz", 3), ==, 3);
+    g_assert_cmpint(write(f->peer.fd, "xyz", 3), ==, 3);
     for (unsigned i = 0; i < 20; i++) {
         g_main_context_iteration(NULL, FALSE);
         g_usleep(1000);
@@ -1007,6 +1045,8 @@ int main(int argc, char **argv)
     CONSOLE("send", test_console_send);
     CONSOLE("receive", test_console_receive);
     CONSOLE("travel", test_console_travel);
+    CONSOLE("peer-does-not-read", test_console_peer_does_not_read);
+    CONSOLE("guest-does-not-read", test_console_guest_does_not_read);
     g_test_add_func("/virtio/blk/files", test_blk_files);
     return g_test_run();
 }

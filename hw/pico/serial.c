@@ -333,8 +333,8 @@ static bool serial_post_load(void *opaque, int version, GError **errp)
     PicoSerial *s = opaque;
 
     if (s->wire.rx_count > RX_SIZE) {
-        return error_set_protocol(errp, "%u bytes received, at most %d are possible", s->wire.rx_count,
-                                  RX_SIZE);
+        return error_set_protocol(errp, "rx_count is %u, at most %d bytes can have been received",
+                                  s->wire.rx_count, RX_SIZE);
     }
     g_mutex_lock(s->lock);
     s->state = s->wire;

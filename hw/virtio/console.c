@@ -223,7 +223,8 @@ static bool console_post_load(void *opaque, int version, GError **errp)
     VirtioConsole *c = opaque;
 
     if (c->wire.count > RX_SIZE) {
-        return error_set_protocol(errp, "%u bytes received, at most %u are possible", c->wire.count, RX_SIZE);
+        return error_set_protocol(errp, "rx_count is %u, at most %u bytes can have been received",
+                                  c->wire.count, RX_SIZE);
     }
     g_mutex_lock(&c->device.lock);
     c->rx = c->wire;

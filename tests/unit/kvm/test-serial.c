@@ -232,6 +232,7 @@ static void test_bad_section(Port *p, gconstpointer data)
     section[12] = 1;
     g_assert_false(load(p, section, sizeof(section), &error));
     g_assert_error(error, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL);
+    g_assert_nonnull(strstr(error->message, "rx_count is 32769"));
     g_assert_cmphex(get(p, LCR), ==, 0x1b);         /* as it was */
     g_assert_cmpuint(rx_count(p), ==, RECEIVED_BYTES);
     section[12] = 0;

@@ -931,6 +931,7 @@ static void test_console_travel(Console *f, gconstpointer data)
     g_autoptr(StreamReader) bad_r = stream_reader_new(bad_in);
     g_assert_false(vmstate_load(bad_r, vmsd, d->v, 1, &error));
     g_assert_error(error, GODWIT_ERROR, GODWIT_ERROR_PROTOCOL);
+    g_assert_nonnull(strstr(error->message, "rx_count is 32769"));
 }
 
 /* ---- the section ---- */

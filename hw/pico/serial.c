@@ -19,6 +19,7 @@
 #define FIFO_SIZE 16
 /* Twice what the character device delivers at once: what arrives while it is half full has room. */
 #define RX_SIZE 32768
+/* THRE is off from here on.  A guest that has seen it may still fill the FIFO. */
 #define TX_MAX 65536
 /* How much may wait in the character device; beyond it we look again after a while. */
 #define PENDING_MAX (1 << 20)
@@ -135,7 +136,9 @@ static void send(PicoSerial *s, uint8_t byte)
         s->state.thr_empty = 1;
         return;
     }
-    g_byte_array_append(s->tx, &byte, 1);
+    if (s->tx->len < TX_MAX - 1 + FIFO_SIZE) {     /* else a guest that does not heed THRE loses it */
+        g_byte_array_append(s->tx, &byte, 1);
+    }
     s->state.thr_empty = s->tx->len < TX_MAX;
     if (!s->tx_source) {
         s->tx_source = g_idle_add_full(G_PRIORITY_DEFAULT, drain_tx, s, NULL);
@@ -180,16 +183,22 @@ static void nothing(void *opaque)
 
 static const ChardevHandlers handlers = { .opened = nothing, .closed = nothing, .receive = receive };
 
+/* The first @count bytes are gone, and there may be room for more. */
+static void drop_rx(PicoSerial *s, uint32_t count)
+{
+    memmove(s->state.rx, s->state.rx + count, s->state.rx_count -= count);
+    if (s->chr && s->rx_paused && s->state.rx_count < RX_SIZE / 2 && !s->rx_source) {
+        s->rx_source = g_idle_add(resume_rx, s);
+    }
+}
+
 static uint8_t take_rx(PicoSerial *s)
 {
     if (!s->state.rx_count) {
         return 0;
     }
     uint8_t byte = s->state.rx[0];
-    memmove(s->state.rx, s->state.rx + 1, --s->state.rx_count);
-    if (s->rx_paused && s->state.rx_count < RX_SIZE / 2 && !s->rx_source) {
-        s->rx_source = g_idle_add(resume_rx, s);
-    }
+    drop_rx(s, 1);
     return byte;
 }
 
@@ -270,8 +279,7 @@ static void write_ier(PicoSerial *s, uint8_t value)
 static void write_fcr(PicoSerial *s, uint8_t value)
 {
     if (value & FCR_CLEAR_RX) {
-        uint32_t gone = MIN(s->state.rx_count, FIFO_SIZE);
-        memmove(s->state.rx, s->state.rx + gone, s->state.rx_count -= gone);
+        drop_rx(s, MIN(s->state.rx_count, FIFO_SIZE));
     }
     s->state.fcr = value & (FCR_ENABLE | 0xc8);
 }
@@ -398,6 +406,7 @@ PicoSerial *pico_serial_new(Machine *m, unsigned index, Chardev *chr, GMutex *lo
 /* The line falls with the chips, which are put to power-on afterwards. */
 void pico_serial_reset(PicoSerial *s)
 {
+    drop_rx(s, s->state.rx_count);
     s->state = (SerialState){ .divisor = 12 };
     update_irq(s);
 }

@@ -56,6 +56,13 @@ static void set_up(Port *p, gconstpointer data)
     p->serial = pico_serial_new(p->m, 0, p->peer.chr, &p->lock, set_irq, p);
 }
 
+static void set_up_alone(Port *p, gconstpointer data)
+{
+    set_up(p, data);
+    pico_serial_free(p->serial);
+    p->serial = pico_serial_new(p->m, 0, NULL, &p->lock, set_irq, p);
+}
+
 static void tear_down(Port *p, gconstpointer data)
 {
     pico_serial_free(p->serial);
@@ -77,6 +84,13 @@ static void put(Port *p, unsigned reg, unsigned value)
 {
     g_mutex_lock(&p->lock);
     pico_serial_write(p->serial, reg, 1, value);
+    g_mutex_unlock(&p->lock);
+}
+
+static void reset(Port *p)
+{
+    g_mutex_lock(&p->lock);
+    pico_serial_reset(p->serial);
     g_mutex_unlock(&p->lock);
 }
 
@@ -263,9 +277,7 @@ static void test_power_on(Port *p, gconstpointer data)
         put(p, MCR, 0x0f);
         hear(p, "gone");
         g_assert_true(p->level);
-        g_mutex_lock(&p->lock);
-        pico_serial_reset(p->serial);
-        g_mutex_unlock(&p->lock);
+        reset(p);
     }
 }
 
@@ -461,6 +473,22 @@ static void test_full(Port *p, gconstpointer data)
     chardev_peer_expect_nth(bytes, sent);
 }
 
+/* A guest that has seen THRE may fill the FIFO; one that does not look at it gets no more than that. */
+static void test_overrun(Port *p, gconstpointer data)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+
+    unsigned sent = send_until_full(p, 0, UNTIL_FULL_MAX) - 1;  /* the last time that THRE was on */
+    for (unsigned i = 1; i < FIFO_DEPTH + 1000; i++) {
+        put(p, THR, chardev_peer_nth(sent + i));
+    }
+    chardev_peer_read_count(&p->peer, bytes, sent + FIFO_DEPTH);
+    chardev_peer_settle();
+    chardev_peer_read(&p->peer, bytes);
+    chardev_peer_expect_nth(bytes, sent + FIFO_DEPTH);
+    g_assert_cmphex(get(p, LSR), ==, THRE | TEMT);
+}
+
 /* Nobody reads: at some point the guest has to wait, and nothing is lost. */
 static void test_peer_does_not_read(Port *p, gconstpointer data)
 {
@@ -500,6 +528,26 @@ static void test_guest_does_not_read(Port *p, gconstpointer data)
     }
     g_assert_cmpuint(from, ==, total);
     g_assert_cmphex(get(p, LSR), ==, THRE | TEMT);
+}
+
+static void clear(Port *p)
+{
+    while (get(p, LSR) & DR) {
+        put(p, FCR, 1 | 2);
+    }
+}
+
+/* However the bytes go that kept the port from reading on, it reads on. */
+static void test_heard_after(Port *p, gconstpointer data)
+{
+    void (*empty)(Port *p) = data ? reset : clear;
+    const unsigned total = 1000000;
+    unsigned from = chardev_peer_write(&p->peer, 0, total);
+
+    g_assert_cmpuint(from, <, total);
+    empty(p);
+    g_assert_cmpuint(chardev_peer_write(&p->peer, from, total), >, from);
+    g_assert_cmphex(get(p, LSR) & DR, ==, DR);
 }
 
 #define ECHOED 200000u
@@ -546,6 +594,17 @@ static void test_threads(Port *p, gconstpointer data)
     g_assert_cmpuint(bytes->len, ==, ECHOED);
 }
 
+/* Nothing is connected: what is sent vanishes, and what came from elsewhere can be read. */
+static void test_no_chardev(Port *p, gconstpointer data)
+{
+    g_assert_true(load(p, golden, sizeof(golden), NULL));
+    put(p, THR, 'v');
+    chardev_peer_settle();
+    expect_received(p, "xyz");
+    chardev_peer_settle();
+    g_assert_cmphex(get(p, LSR), ==, THRE | TEMT);
+}
+
 /* ---- what machine pico keeps itself ---- */
 
 /* PM1 enable with GBL_EN (bit 5) and PWRBTN_EN (bit 8). */
@@ -585,9 +644,13 @@ int main(int argc, char **argv)
     SERIAL("travel-then-more", test_travel_then_more);
     SERIAL("bad-section", test_bad_section);
     SERIAL("full", test_full);
+    SERIAL("overrun", test_overrun);
     SERIAL("peer-does-not-read", test_peer_does_not_read);
     SERIAL("guest-does-not-read", test_guest_does_not_read);
     SERIAL("threads", test_threads);
+    g_test_add("/serial/heard-after/clear", Port, GINT_TO_POINTER(0), set_up, test_heard_after, tear_down);
+    g_test_add("/serial/heard-after/reset", Port, GINT_TO_POINTER(1), set_up, test_heard_after, tear_down);
+    g_test_add("/serial/no-chardev", Port, NULL, set_up_alone, test_no_chardev, tear_down);
     g_test_add_func("/acpi/golden", test_acpi_golden);
     return g_test_run();
 }

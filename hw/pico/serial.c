@@ -2,28 +2,14 @@
 /* A 16550A serial port on a character device. */
 
 /*
- * The registers belong to the device lock; vCPU threads access them.  The character device belongs to the
- * main thread.  Between the two are a queue of bytes sent and one of bytes received:
- *
- *   THR -> tx -> main loop -> character device     THRE is off while tx is full, so that the guest waits
- *   RBR <- rx <- main loop <- character device     the device is not read while rx is half full
- *
- * What is in rx travels with the guest.  What is in tx has left the guest: the source sends it on.
+ * The registers belong to the device lock; vCPU threads access them.  THRE is off while the front end of the
+ * character device is full, so that the guest waits; what is received stays there until the guest reads RBR.
  */
 #include "pico.h"
 
-#include <string.h>
-
-#include "util/error.h"
+#include "hw/char-frontend.h"
 
 #define FIFO_SIZE 16
-/* Twice what the character device delivers at once: what arrives while it is half full has room. */
-#define RX_SIZE 32768
-/* THRE is off from here on.  A guest that has seen it may still fill the FIFO. */
-#define TX_MAX 65536
-/* How much may wait in the character device; beyond it we look again after a while. */
-#define PENDING_MAX (1 << 20)
-#define RETRY_MS 10
 
 enum { REG_DATA, REG_IER, REG_IIR_FCR, REG_LCR, REG_MCR, REG_LSR, REG_MSR, REG_SCRATCH };
 enum { IER_RX = 1, IER_TX = 2, IER_LINE = 4, IER_MODEM = 8 };
@@ -34,19 +20,16 @@ enum { MCR_DTR = 1, MCR_RTS = 2, MCR_OUT1 = 4, MCR_OUT2 = 8, MCR_LOOP = 0x10 };
 enum { LSR_DATA = 1, LSR_BREAK = 0x10, LSR_THRE = 0x20, LSR_IDLE = 0x40 };
 enum { MSR_CTS = 0x10, MSR_DSR = 0x20, MSR_DCD = 0x80 };
 
-/* The registers, and what has been received and not read. */
+/* The registers. */
 typedef struct SerialState {
     uint16_t divisor;
     uint8_t ier, fcr, lcr, mcr, scratch;
     uint8_t break_seen;         /* a line status that has not been read */
     uint8_t thr_empty;          /* an interrupt for it is due */
-    uint32_t rx_count;          /* bytes at the start of @rx */
-    uint8_t rx[RX_SIZE];
 } SerialState;
 
 struct PicoSerial {
     Machine *machine;
-    Chardev *chr;               /* or NULL.  Main thread */
     GMutex *lock;               /* the device lock */
     void (*set_irq)(void *opaque, bool level);
     void *irq_opaque;
@@ -54,12 +37,9 @@ struct PicoSerial {
     SerialState wire;           /* as it travels: of the thread that saves or loads */
 
     /* Device lock. */
+    CharFrontend frontend;
     SerialState state;
     bool raised;                /* as the line is */
-    GByteArray *tx;
-    guint tx_source;            /* of the main loop, or 0 */
-    guint rx_source;
-    bool rx_paused;
 
     SaveEntry entry;
 };
@@ -71,7 +51,7 @@ static unsigned interrupt(const PicoSerial *s)
     if ((s->state.ier & IER_LINE) && s->state.break_seen) {
         return IIR_LINE;
     }
-    if ((s->state.ier & IER_RX) && s->state.rx_count) {
+    if ((s->state.ier & IER_RX) && s->frontend.rx.count) {
         return IIR_RX;
     }
     if ((s->state.ier & IER_TX) && s->state.thr_empty) {
@@ -92,39 +72,14 @@ static void update_irq(PicoSerial *s)
 
 /* ---- what is sent ---- */
 
-/* Main loop. */
-static gboolean drain_tx(gpointer opaque)
+static void sent(void *opaque, bool was_full)
 {
     PicoSerial *s = opaque;
-    g_autoptr(GByteArray) bytes = NULL;
 
-    if (s->chr && chardev_pending(s->chr) > PENDING_MAX) {
-        g_mutex_lock(s->lock);
-        s->tx_source = g_timeout_add(RETRY_MS, drain_tx, s);
-        g_mutex_unlock(s->lock);
-        return G_SOURCE_REMOVE;
-    }
-    g_mutex_lock(s->lock);
-    bool was_full = s->tx->len >= TX_MAX;
-    bytes = s->tx;
-    s->tx = g_byte_array_new();
-    s->tx_source = 0;
     if (was_full) {
         s->state.thr_empty = 1;
         update_irq(s);
     }
-    g_mutex_unlock(s->lock);
-    if (s->chr) {
-        chardev_write(s->chr, bytes->data, bytes->len);
-    }
-    return G_SOURCE_REMOVE;
-}
-
-static void put_rx(PicoSerial *s, const uint8_t *bytes, size_t len)
-{
-    len = MIN(len, RX_SIZE - s->state.rx_count);
-    memcpy(s->state.rx + s->state.rx_count, bytes, len);
-    s->state.rx_count += (uint32_t)len;
 }
 
 static void send(PicoSerial *s, uint8_t byte)
@@ -132,73 +87,33 @@ static void send(PicoSerial *s, uint8_t byte)
     s->state.thr_empty = 0;
     update_irq(s);      /* the line falls, so that its rise is seen */
     if (s->state.mcr & MCR_LOOP) {
-        put_rx(s, &byte, 1);
+        char_frontend_put(&s->frontend, &byte, 1);
         s->state.thr_empty = 1;
         return;
     }
-    if (s->tx->len < TX_MAX - 1 + FIFO_SIZE) {     /* else a guest that does not heed THRE loses it */
-        g_byte_array_append(s->tx, &byte, 1);
+    /* A guest that has seen THRE may fill the FIFO; one that does not heed THRE loses what is beyond. */
+    if (s->frontend.tx->len < CHAR_TX_FULL - 1 + FIFO_SIZE) {
+        *char_frontend_send(&s->frontend, 1) = byte;
     }
-    s->state.thr_empty = s->tx->len < TX_MAX;
-    if (!s->tx_source) {
-        s->tx_source = g_idle_add_full(G_PRIORITY_DEFAULT, drain_tx, s, NULL);
-    }
+    s->state.thr_empty = !char_frontend_full(&s->frontend);
 }
 
 /* ---- what is received ---- */
 
-/* Main loop. */
-static gboolean resume_rx(gpointer opaque)
+static void received(void *opaque)
 {
-    PicoSerial *s = opaque;
-
-    g_mutex_lock(s->lock);
-    s->rx_source = 0;
-    s->rx_paused = s->state.rx_count >= RX_SIZE / 2;
-    bool paused = s->rx_paused;
-    g_mutex_unlock(s->lock);
-    chardev_pause_receive(s->chr, paused);
-    return G_SOURCE_REMOVE;
+    update_irq(opaque);
 }
 
-static void receive(void *opaque, const uint8_t *buf, size_t len, int *fds, size_t n_fds)
-{
-    PicoSerial *s = opaque;
-
-    g_mutex_lock(s->lock);
-    put_rx(s, buf, len);
-    s->rx_paused = s->state.rx_count >= RX_SIZE / 2;
-    bool paused = s->rx_paused;
-    update_irq(s);
-    g_mutex_unlock(s->lock);
-    if (paused) {
-        chardev_pause_receive(s->chr, true);
-    }
-}
-
-static void nothing(void *opaque)
-{
-    /* a port has no notion of a peer */
-}
-
-static const ChardevHandlers handlers = { .opened = nothing, .closed = nothing, .receive = receive };
-
-/* The first @count bytes are gone, and there may be room for more. */
-static void drop_rx(PicoSerial *s, uint32_t count)
-{
-    memmove(s->state.rx, s->state.rx + count, s->state.rx_count -= count);
-    if (s->chr && s->rx_paused && s->state.rx_count < RX_SIZE / 2 && !s->rx_source) {
-        s->rx_source = g_idle_add(resume_rx, s);
-    }
-}
+static const CharFrontendOps frontend_ops = { .received = received, .sent = sent };
 
 static uint8_t take_rx(PicoSerial *s)
 {
-    if (!s->state.rx_count) {
+    if (!s->frontend.rx.count) {
         return 0;
     }
-    uint8_t byte = s->state.rx[0];
-    drop_rx(s, 1);
+    uint8_t byte = s->frontend.rx.bytes[0];
+    char_frontend_consume(&s->frontend, 1);
     return byte;
 }
 
@@ -216,8 +131,8 @@ static uint8_t modem_status(const PicoSerial *s)
 
 static uint8_t line_status(PicoSerial *s)
 {
-    uint8_t status = (uint8_t)(s->state.break_seen | (s->state.rx_count ? LSR_DATA : 0) |
-                               (s->tx->len < TX_MAX ? LSR_THRE | LSR_IDLE : 0));
+    uint8_t status = (uint8_t)(s->state.break_seen | (s->frontend.rx.count ? LSR_DATA : 0) |
+                               (char_frontend_full(&s->frontend) ? 0 : LSR_THRE | LSR_IDLE));
     s->state.break_seen = 0;
     return status;
 }
@@ -270,7 +185,7 @@ uint64_t pico_serial_read(void *serial, uint64_t offset, unsigned size)
 
 static void write_ier(PicoSerial *s, uint8_t value)
 {
-    if ((value & IER_TX) && !(s->state.ier & IER_TX) && s->tx->len < TX_MAX) {
+    if ((value & IER_TX) && !(s->state.ier & IER_TX) && !char_frontend_full(&s->frontend)) {
         s->state.thr_empty = 1;
     }
     s->state.ier = value & (IER_RX | IER_TX | IER_LINE | IER_MODEM);
@@ -279,7 +194,7 @@ static void write_ier(PicoSerial *s, uint8_t value)
 static void write_fcr(PicoSerial *s, uint8_t value)
 {
     if (value & FCR_CLEAR_RX) {
-        drop_rx(s, MIN(s->state.rx_count, FIFO_SIZE));
+        char_frontend_consume(&s->frontend, MIN(s->frontend.rx.count, FIFO_SIZE));
     }
     s->state.fcr = value & (FCR_ENABLE | 0xc8);
 }
@@ -332,6 +247,7 @@ static bool serial_pre_save(void *opaque, GError **errp)
 
     g_mutex_lock(s->lock);
     s->wire = s->state;
+    char_frontend_save(&s->frontend);
     g_mutex_unlock(s->lock);
     return true;
 }
@@ -340,18 +256,14 @@ static bool serial_post_load(void *opaque, int version, GError **errp)
 {
     PicoSerial *s = opaque;
 
-    if (s->wire.rx_count > RX_SIZE) {
-        return error_set_protocol(errp, "rx_count is %u, at most %d bytes can have been received",
-                                  s->wire.rx_count, RX_SIZE);
+    if (!char_frontend_check(&s->frontend, errp)) {
+        return false;
     }
     g_mutex_lock(s->lock);
     s->state = s->wire;
+    char_frontend_load(&s->frontend);
     s->raised = false;
     update_irq(s);
-    s->rx_paused = true;
-    if (s->chr && !s->rx_source) {
-        s->rx_source = g_idle_add(resume_rx, s);
-    }
     g_mutex_unlock(s->lock);
     return true;
 }
@@ -369,8 +281,7 @@ static const VMStateField serial_fields[] = {
     FIELD(scratch, VMSTATE_UINT8),
     FIELD(break_seen, VMSTATE_UINT8),
     FIELD(thr_empty, VMSTATE_UINT8),
-    FIELD(rx_count, VMSTATE_UINT32),
-    FIELD(rx, VMSTATE_BUFFER),
+    CHAR_FRONTEND_FIELDS(PicoSerial, frontend),
     VMSTATE_END
 };
 
@@ -387,18 +298,17 @@ PicoSerial *pico_serial_new(Machine *m, unsigned index, Chardev *chr, GMutex *lo
     PicoSerial *s = g_new0(PicoSerial, 1);
 
     s->machine = m;
-    s->chr = chr;
     s->lock = lock;
     s->set_irq = set_irq;
     s->irq_opaque = irq_opaque;
-    s->tx = g_byte_array_new();
+    char_frontend_init(&s->frontend, &frontend_ops, s, lock);
     s->state.divisor = 12;
     s->entry = (SaveEntry){
         .idstr = serial_vmsd.name, .instance_id = index, .vmsd = &serial_vmsd, .opaque = s,
     };
     save_entry_list_add(&m->save_entries, &s->entry);
     if (chr) {
-        chardev_set_handlers(chr, &handlers, s);
+        char_frontend_connect(&s->frontend, chr);
     }
     return s;
 }
@@ -406,7 +316,7 @@ PicoSerial *pico_serial_new(Machine *m, unsigned index, Chardev *chr, GMutex *lo
 /* The line falls with the chips, which are put to power-on afterwards. */
 void pico_serial_reset(PicoSerial *s)
 {
-    drop_rx(s, s->state.rx_count);
+    char_frontend_consume(&s->frontend, s->frontend.rx.count);
     s->state = (SerialState){ .divisor = 12 };
     update_irq(s);
 }
@@ -416,13 +326,7 @@ void pico_serial_free(PicoSerial *s)
     if (!s) {
         return;
     }
-    if (s->chr) {
-        chardev_set_handlers(s->chr, NULL, NULL);
-        chardev_write(s->chr, s->tx->data, s->tx->len);
-    }
-    g_clear_handle_id(&s->tx_source, g_source_remove);
-    g_clear_handle_id(&s->rx_source, g_source_remove);
+    char_frontend_clear(&s->frontend);
     save_entry_list_remove(&s->machine->save_entries, &s->entry);
-    g_byte_array_unref(s->tx);
     g_free(s);
 }

@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(TOP, 'tests', 'functional'))
 
 from godwit import programs                         # noqa: E402
-from godwit.ram import MIB, Ram                     # noqa: E402
+from godwit.ram import MIB, AnonymousRam, Ram                     # noqa: E402
 from godwit.routes import ROUTES, perform           # noqa: E402
 from godwit.vm import Vm                            # noqa: E402
 
@@ -51,7 +51,7 @@ class Bench:
         say(f'making {args.size} MiB of guest memory')
         properties = 'prealloc=on' if args.prealloc else ''
         self.source_ram = Ram(self.size, properties=properties).fill_bulk()
-        self.destination_ram = Ram(self.size, properties=properties)
+        self.destination_ram = (AnonymousRam if args.anonymous else Ram)(self.size, properties=properties)
         self.count = 0
 
     def close(self):
@@ -90,12 +90,12 @@ class Bench:
             after = src.cpu_seconds(), dst.cpu_seconds()
             run = Run(max(info['total-time'], 1) / 1000, self.size, after[0] - before[0],
                       after[1] - before[1], info['downtime'], info['ram']['transferred'])
+            if not self.args.no_compare:
+                self.destination_ram.assert_same(self.source_ram)
         finally:
             route.close()
             src.reap()
             dst.reap()
-        if not self.args.no_compare:
-            self.destination_ram.assert_same(self.source_ram)
         return run
 
 
@@ -111,6 +111,8 @@ def add_arguments(parser, size=4096, names='godwit,11.1,7.2'):
     parser.add_argument('--programs', default=names, metavar='LIST',
                         help=f'godwit and names of tests/peers/list ({names})')
     parser.add_argument('--prealloc', action='store_true', help='memory is there before: no page faults')
+    parser.add_argument('--anonymous', action='store_true',
+                        help='memory without a file behind it at the destination (memory-backend-ram)')
     parser.add_argument('--no-compare', action='store_true', help='do not compare memory after each run')
     parser.add_argument('--no-fetch', action='store_true', help='use only peers that are prepared already')
     parser.add_argument('--build-dir', default=os.path.join(TOP, 'build'))

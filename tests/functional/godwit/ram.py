@@ -92,6 +92,10 @@ class Ram:
     def open(self):
         return open(self.path, 'r+b')
 
+    def reader(self):
+        """A file that stands at the first byte of the block."""
+        return open(self.path, 'rb')
+
     # ---- content ----
 
     def fill_mixed(self, seed=1):
@@ -156,8 +160,8 @@ class Ram:
         theirs = other if isinstance(other, bytes) else None
         if self.size != (len(theirs) if theirs is not None else other.size):
             return 'sizes differ'
-        with open(self.path, 'rb') as a:
-            b = None if theirs is not None else open(other.path, 'rb')
+        with self.reader() as a:
+            b = None if theirs is not None else other.reader()
             try:
                 for start in range(0, self.size, CHUNK):
                     mine = a.read(CHUNK)
@@ -212,6 +216,7 @@ class Memfd:
         raise AssertionError(f'process {pid} has no memfd of {self.size} bytes')
 
     open = Ram.open
+    reader = Ram.reader
     read = Ram.read
     write = Ram.write
     copy = Ram.copy
@@ -276,3 +281,42 @@ class HugePages:
         if self.added:
             self._change(-self.added)
             self.added = 0
+
+
+class AnonymousRam:
+    """One RAM block without a file behind it (memory-backend-ram), seen through /proc of its process."""
+
+    def __init__(self, size, block='m0', properties=''):
+        self.size = size
+        self.block = block
+        self.properties = properties
+        self.pid = None
+        self.address = None
+
+    def remove(self):
+        pass
+
+    def remove_content(self):
+        """Each process has fresh memory."""
+
+    def arguments(self):
+        return ['-object', f'memory-backend-ram,id={self.block},size={self.size}' +
+                           (f',{self.properties}' if self.properties else '')]
+
+    def attach(self, pid):
+        """Finds the memory in process @pid; it can then be read while that process lives."""
+        with open(f'/proc/{pid}/maps', encoding='ascii', errors='replace') as f:
+            for line in f:
+                start, end = (int(number, 16) for number in line.split()[0].split('-'))
+                if end - start == self.size:
+                    self.pid, self.address = pid, start
+                    return self
+        raise AssertionError(f'process {pid} has no mapping of {self.size} bytes')
+
+    def reader(self):
+        f = open(f'/proc/{self.pid}/mem', 'rb')
+        f.seek(self.address)
+        return f
+
+    difference = Ram.difference
+    assert_same = Ram.assert_same

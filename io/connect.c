@@ -66,6 +66,7 @@ static Channel *connect_endpoint(const Endpoint *e, const SocketAddress *addr, G
     if (fd < 0) {
         return NULL;
     }
+    socket_set_destination(fd, &e->sa, e->len);
     int errnum = connect_fd(fd, e, cancellable);
     if (errnum) {
         g_autofree char *label = socket_address_label(addr);

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Tests of sockets: connecting, listening, addresses, descriptors that travel, zero copy. */
+#include "io/socket-options.h"
 #include "io/transport.h"
 #include "util/error.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -658,6 +663,69 @@ static void test_connect_fd(void)
     qapi_free_SocketAddress(addr);
 }
 
+/* ---- connections that stay on the machine ---- */
+
+static bool stays_here_text(const char *host)
+{
+    struct sockaddr_in in = { .sin_family = AF_INET, .sin_port = htons(4444) };
+    struct sockaddr_in6 in6 = { .sin6_family = AF_INET6, .sin6_port = htons(4444) };
+
+    if (inet_pton(AF_INET, host, &in.sin_addr) == 1) {
+        return socket_stays_here((struct sockaddr *)&in, sizeof(in));
+    }
+    g_assert_cmpint(inet_pton(AF_INET6, host, &in6.sin6_addr), ==, 1);
+    return socket_stays_here((struct sockaddr *)&in6, sizeof(in6));
+}
+
+static void test_stays_here(void)
+{
+    const struct sockaddr_un un = { .sun_family = AF_UNIX, .sun_path = "/tmp/x" };
+    struct ifaddrs *own = NULL;
+
+    g_assert_true(stays_here_text("127.0.0.1"));
+    g_assert_true(stays_here_text("127.1.2.3"));
+    g_assert_true(stays_here_text("0.0.0.0"));
+    g_assert_true(stays_here_text("::1"));
+    g_assert_true(stays_here_text("::ffff:127.0.0.1"));
+    /* Addresses for documentation: nobody's. */
+    g_assert_false(stays_here_text("192.0.2.1"));
+    g_assert_false(stays_here_text("2001:db8::1"));
+    g_assert_false(socket_stays_here((const struct sockaddr *)&un, sizeof(un)));
+
+    g_assert_cmpint(getifaddrs(&own), ==, 0);
+    for (const struct ifaddrs *i = own; i; i = i->ifa_next) {
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
+            struct sockaddr_in to = *(const struct sockaddr_in *)i->ifa_addr;
+            to.sin_port = htons(4444);
+            g_assert_true(socket_stays_here((struct sockaddr *)&to, sizeof(to)));
+        }
+    }
+    freeifaddrs(own);
+}
+
+static void assert_congestion_control(Channel *c, const char *expected)
+{
+    char name[32] = "";
+    socklen_t len = sizeof(name) - 1;
+
+    g_assert_cmpint(getsockopt(channel_poll_fd(c), IPPROTO_TCP, TCP_CONGESTION, name, &len), ==, 0);
+    g_assert_cmpstr(name, ==, expected);
+}
+
+/* The side that sends a migration's bytes does not pace them on their way through memory. */
+static void test_congestion_control(void)
+{
+    g_autofree char *standard = NULL;
+    Channel *a, *b;
+
+    g_assert_true(g_file_get_contents("/proc/sys/net/ipv4/tcp_congestion_control", &standard, NULL, NULL));
+    connect_pair(inet("127.0.0.1", "0"), &a, &b);
+    assert_congestion_control(a, "reno");
+    assert_congestion_control(b, g_strstrip(standard));
+    channel_unref(a);
+    channel_unref(b);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -681,6 +749,8 @@ int main(int argc, char **argv)
     g_test_add_func("/socket/messages", test_messages);
     g_test_add_func("/socket/zero-copy", test_zero_copy);
     g_test_add_func("/socket/zero-copy-shutdown", test_zero_copy_shutdown);
+    g_test_add_func("/socket/stays-here", test_stays_here);
+    g_test_add_func("/socket/congestion-control", test_congestion_control);
     g_test_add_func("/socket/keep-alive", test_keep_alive);
     g_test_add_func("/socket/to-string", test_to_string);
     g_test_add_func("/socket/listen-fd", test_listen_fd);

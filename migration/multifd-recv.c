@@ -83,7 +83,8 @@ struct MultifdRecv {
     const bool *ignore_shared;
     bool *holes_known;          /* by block index */
 
-    unsigned writers;           /* channel threads that write to a file; atomic */
+    unsigned writers;           /* channel threads that write to a file, or wait for file_lock; atomic */
+    GMutex file_lock;           /* held for a write to a file */
 
     GMutex lock;
     GCond changed;
@@ -153,8 +154,13 @@ static bool fill_hole(MultifdRecv *r, RAMBlock *block, uint64_t offset, uint8_t 
 {
     struct iovec iov = { .iov_base = from, .iov_len = len };
     bool busy = __atomic_fetch_add(&r->writers, 1, __ATOMIC_RELAXED) >= WRITERS_MAX;
-    int errnum = busy ? EBUSY : ram_holes_write(block, offset, &iov, 1);
+    int errnum = EBUSY;
 
+    if (!busy) {
+        g_mutex_lock(&r->file_lock);
+        errnum = ram_holes_write(block, offset, &iov, 1);
+        g_mutex_unlock(&r->file_lock);
+    }
     __atomic_fetch_sub(&r->writers, 1, __ATOMIC_RELAXED);
     if (errnum == ENOSPC || errnum == EDQUOT) {
         error_set_errno(errp, GODWIT_ERROR_IO, errnum, "Unable to write page 0x%" PRIx64 " of RAM block '%s'",
@@ -361,6 +367,7 @@ MultifdRecv *multifd_recv_new(RamList *ram, const MigrationOptions *options, con
         r->holes_known[block->index] = ram_holes_known(block) && ram_holes_may_write();
     }
     g_mutex_init(&r->lock);
+    g_mutex_init(&r->file_lock);
     g_cond_init(&r->changed);
     return r;
 }
@@ -418,6 +425,7 @@ void multifd_recv_free(MultifdRecv *r)
     g_free(r->holes_known);
     g_clear_error(&r->error);
     g_mutex_clear(&r->lock);
+    g_mutex_clear(&r->file_lock);
     g_cond_clear(&r->changed);
     g_free(r);
 }

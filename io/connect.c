@@ -3,6 +3,7 @@
 #include "channel-fd.h"
 #include "io/transport.h"
 #include "socket-address.h"
+#include "socket-options.h"
 #include "trace-io.h"
 #include "util/error.h"
 #include "util/fault.h"

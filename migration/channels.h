@@ -18,6 +18,9 @@ MigrationAddress *migration_main_address(const char *uri, const MigrationChannel
 bool migration_check_transport(const MigrationAddress *addr, const MigrationOptions *options,
                                const RamList *ram, GError **errp);
 
+/* The name of the channel that carries the stream, at both ends. */
+#define MIGRATION_MAIN_CHANNEL "migration-main"
+
 /* The name of a block that x-ignore-shared would leave out, NULL: there is none. */
 const char *migration_first_shared_block(const RamList *ram);
 

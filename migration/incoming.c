@@ -301,7 +301,7 @@ void incoming_fix_options(Incoming *in)
 
 void incoming_begin_load(Incoming *in, Channel *channel)
 {
-    channel_set_name(channel, "migration-main");
+    channel_set_name(channel, MIGRATION_MAIN_CHANNEL);
     incoming_fix_options(in);
     g_mutex_lock(&in->ctx->lock);
     in->channel = channel;

@@ -282,7 +282,9 @@ static bool open_and_run(Migration *m, const MigrationAddress *addr, GError **er
         g_propagate_error(errp, g_steal_pointer(&error));
         return false;
     }
-    if (!m->channel) {
+    if (m->channel) {
+        channel_set_name(m->channel, MIGRATION_MAIN_CHANNEL);
+    } else {
         m->connect_to = qapi_clone_SocketAddress(addr->u.socket);
     }
     m->thread = g_thread_new("migration", migration_thread, m);

@@ -145,11 +145,11 @@ static bool connect_channel(Migration *m, GError **errp)
         if (!channel) {
             return false;
         }
+        channel_set_name(channel, MIGRATION_MAIN_CHANNEL);
         g_mutex_lock(&m->ctx->lock);
         m->channel = channel;
         g_mutex_unlock(&m->ctx->lock);
     }
-    channel_set_name(m->channel, "migration-main");
     if (m->rdma && !rdma_channel_connect(m->channel, m->cancellable, errp)) {
         return false;
     }

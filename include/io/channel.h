@@ -70,6 +70,7 @@ Channel *channel_ref(Channel *c);
 void channel_unref(Channel *c);     /* NULL is fine; the last reference closes */
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(Channel, channel_unref)
 
+/* For traces.  Before any other thread knows @c. */
 void channel_set_name(Channel *c, const char *name);
 bool channel_has_feature(const Channel *c, ChannelFeature feature);
 

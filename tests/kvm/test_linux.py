@@ -138,7 +138,7 @@ class Rdma(Route):
 
 
 @pytest.mark.parametrize('package,cpus', (('linux-image-amd64', 1), ('linux-image-amd64', 2),
-                                          ('linux-image-cloud-amd64', 1), ('linux-image-cloud-amd64', 2)))
+                                          *(('linux-image-cloud-amd64', cpus) for cpus in (1, 2, 4))))
 def test_linux(package, cpus, make_linux, make_route):
     vms = [make_linux('vm0', package, cpus)]
     consoles = [vms[0].console]

@@ -17,8 +17,10 @@
  *
  * Pages of shared memory that do not exist yet cost a page fault and a cleared page each when they are
  * written through the mapping.  A packet that begins with one is read into a buffer and written to the file
- * instead.  The kernel lets one thread at a time write to a file: where WRITERS_MAX are at it already, one
- * more copies into the mapping and takes the page faults, which many may do at once.
+ * instead.  The kernel lets one thread at a time write to a file, and has the others spin: so there is a lock
+ * of ours before it.  Who finds it taken reads his next packet first, and writes both together.  With
+ * BUFFERS_MAX packets he waits; but where one waits already, he copies into the mapping and takes the page
+ * faults, which many may do at once.  At a SYNC nothing is left in buffers.
  *
  * Zero pages are made zero, also when nothing was received for them before: what was in memory does not
  * survive a migration.
@@ -45,8 +47,16 @@
 /* Connections that have begun a hello and not ended it, beyond as many as there are channels. */
 #define SILENT_MAX 64
 
-/* One in the kernel with the file, and one that is about to be: so it is never idle, and nobody queues. */
-#define WRITERS_MAX 2
+/* Packets in memory of ours that wait to be written to a file, for each channel. */
+#define BUFFERS_MAX 2
+
+/* The pages of one packet. */
+typedef struct WaitingPages {
+    RAMBlock *block;
+    unsigned n;
+    uint64_t offset[MULTIFD_PACKET_PAGES];
+    uint8_t *bytes;             /* MULTIFD_PACKET_BYTES; NULL until it is needed */
+} WaitingPages;
 
 typedef struct RecvChannel {
     MultifdRecv *r;
@@ -66,7 +76,8 @@ typedef struct RecvChannel {
     MultifdPacket packet;
     struct iovec iov[MULTIFD_PACKET_PAGES];
     uint8_t *compressed;        /* MULTIFD_COMPRESSED_MAX */
-    uint8_t *bounce;            /* MULTIFD_PACKET_BYTES; NULL until it is needed */
+    WaitingPages waiting[BUFFERS_MAX];
+    unsigned n_waiting;
     RAMBlock *hole_block;       /* pages [hole_from, hole_to) of it were holes, and are until the next SYNC */
     uint64_t hole_from, hole_to;
 } RecvChannel;
@@ -83,8 +94,8 @@ struct MultifdRecv {
     const bool *ignore_shared;
     bool *holes_known;          /* by block index */
 
-    unsigned writers;           /* channel threads that write to a file, or wait for file_lock; atomic */
-    GMutex file_lock;           /* held for a write to a file */
+    GMutex file_lock;           /* held for writes to a file */
+    int file_waiters;           /* threads that wait for it; atomic */
 
     GMutex lock;
     GCond changed;
@@ -148,20 +159,30 @@ static void zero_pages(RecvChannel *ch, RAMBlock *block)
     }
 }
 
-/* One run of pages from the buffer to the file; through the mapping if that is busy or does not take it. */
-static bool fill_hole(MultifdRecv *r, RAMBlock *block, uint64_t offset, uint8_t *from, size_t len,
+/*
+ * True: file_lock is held.  With @wait it is waited for, unless somebody does that already: then nobody may
+ * write to a file but who has it.
+ */
+static bool lock_file(MultifdRecv *r, bool wait)
+{
+    if (g_mutex_trylock(&r->file_lock)) {
+        return true;
+    }
+    bool first = wait && g_atomic_int_compare_and_exchange(&r->file_waiters, 0, 1);
+    if (first) {
+        g_mutex_lock(&r->file_lock);
+        g_atomic_int_set(&r->file_waiters, 0);
+    }
+    return first;
+}
+
+/* One run of pages, to the file with @by_file; through the mapping if it does not take it. */
+static bool fill_hole(RAMBlock *block, uint64_t offset, uint8_t *from, size_t len, bool by_file,
                       GError **errp)
 {
     struct iovec iov = { .iov_base = from, .iov_len = len };
-    bool busy = __atomic_fetch_add(&r->writers, 1, __ATOMIC_RELAXED) >= WRITERS_MAX;
-    int errnum = EBUSY;
+    int errnum = by_file ? ram_holes_write(block, offset, &iov, 1) : EBUSY;
 
-    if (!busy) {
-        g_mutex_lock(&r->file_lock);
-        errnum = ram_holes_write(block, offset, &iov, 1);
-        g_mutex_unlock(&r->file_lock);
-    }
-    __atomic_fetch_sub(&r->writers, 1, __ATOMIC_RELAXED);
     if (errnum == ENOSPC || errnum == EDQUOT) {
         error_set_errno(errp, GODWIT_ERROR_IO, errnum, "Unable to write page 0x%" PRIx64 " of RAM block '%s'",
                         offset, block->idstr);
@@ -173,28 +194,62 @@ static bool fill_hole(MultifdRecv *r, RAMBlock *block, uint64_t offset, uint8_t 
     return true;
 }
 
-static bool read_to_file(RecvChannel *ch, RAMBlock *block, GError **errp)
+static bool fill_holes(const WaitingPages *w, bool by_file, GError **errp)
 {
-    const MultifdPacket *p = &ch->packet;
     unsigned next;
 
-    if (!ch->bounce) {
-        ch->bounce = g_malloc(MULTIFD_PACKET_BYTES);
-    }
-    if (!channel_read_all(ch->io, ch->bounce, p->normal * TARGET_PAGE_SIZE, errp)) {
-        return false;
-    }
-    for (unsigned i = 0; i < p->normal; i = next) {
+    for (unsigned i = 0; i < w->n; i = next) {
         next = i + 1;
-        while (next < p->normal && p->offset[next] == p->offset[i] + (next - i) * TARGET_PAGE_SIZE) {
+        while (next < w->n && w->offset[next] == w->offset[i] + (next - i) * TARGET_PAGE_SIZE) {
             next++;
         }
-        if (!fill_hole(ch->r, block, p->offset[i], ch->bounce + i * TARGET_PAGE_SIZE,
-                       (next - i) * TARGET_PAGE_SIZE, errp)) {
+        if (!fill_hole(w->block, w->offset[i], w->bytes + i * TARGET_PAGE_SIZE,
+                       (next - i) * TARGET_PAGE_SIZE, by_file, errp)) {
             return false;
         }
     }
     return true;
+}
+
+/* Puts what waits in its place; if the file is busy, only if there is no room for more, or with @all. */
+static bool place_waiting(RecvChannel *ch, bool all, GError **errp)
+{
+    bool must = all || ch->n_waiting == BUFFERS_MAX;
+
+    if (!ch->n_waiting) {
+        return true;
+    }
+    bool locked = lock_file(ch->r, must);
+    if (!locked && !must) {
+        return true;
+    }
+    bool ok = !fault_point("multifd-recv-write", errp);
+    for (unsigned i = 0; ok && i < ch->n_waiting; i++) {
+        ok = fill_holes(&ch->waiting[i], locked, errp);
+    }
+    if (locked) {
+        g_mutex_unlock(&ch->r->file_lock);
+    }
+    ch->n_waiting = 0;
+    return ok;
+}
+
+static bool read_to_file(RecvChannel *ch, RAMBlock *block, GError **errp)
+{
+    const MultifdPacket *p = &ch->packet;
+    WaitingPages *w = &ch->waiting[ch->n_waiting];
+
+    if (!w->bytes) {
+        w->bytes = g_malloc(MULTIFD_PACKET_BYTES);
+    }
+    if (!channel_read_all(ch->io, w->bytes, p->normal * TARGET_PAGE_SIZE, errp)) {
+        return false;
+    }
+    w->block = block;
+    w->n = p->normal;
+    memcpy(w->offset, p->offset, p->normal * sizeof(p->offset[0]));
+    ch->n_waiting++;
+    return place_waiting(ch, false, errp);
 }
 
 static bool read_pages(RecvChannel *ch, RAMBlock *block, GError **errp)
@@ -262,6 +317,9 @@ static int read_packet(RecvChannel *ch, GError **errp)
         return -1;
     }
     if (ch->packet.flags & MULTIFD_FLAG_SYNC) {
+        if (!place_waiting(ch, true, errp)) {
+            return -1;
+        }
         ch->unsynced = false;
         return wait_released(ch);
     }
@@ -379,7 +437,9 @@ static void channel_free(RecvChannel *ch)
     }
     channel_unref(ch->io);
     g_free(ch->compressed);
-    g_free(ch->bounce);
+    for (unsigned i = 0; i < BUFFERS_MAX; i++) {
+        g_free(ch->waiting[i].bytes);
+    }
     g_free(ch);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The receiving half of multifd alone: a channel that ends anywhere. */
+/* The receiving half of multifd alone: a channel that ends anywhere, and writes to a file that is busy. */
 #include "migration/multifd-compress.h"
 #include "migration/multifd.h"
 #include "ram-test.h"
+#include "util/fault.h"
 
 #include <string.h>
 
@@ -93,6 +94,100 @@ static void test_truncated(gconstpointer data)
     g_assert_cmpuint(all, ==, 1);
 }
 
+#ifdef CONFIG_FAULT_INJECTION
+#define BUSY_CHANNELS 3
+#define BUSY_PACKETS 5
+#define BUSY_PAGES (BUSY_CHANNELS * BUSY_PACKETS * 4)
+
+/* The page that channel @id sends as number @i of a packet: each second one, so that no two are a run. */
+static uint64_t busy_offset(unsigned id, unsigned packet, unsigned i)
+{
+    return (uint64_t)((id * BUSY_PACKETS + packet) * 4 + 2 * i) * PAGE;
+}
+
+/* A hello, packets of two pages, the last of which is a SYNC packet too, as old senders have them. */
+static TestChannel *busy_channel(unsigned id)
+{
+    g_autoptr(GByteArray) bytes = g_byte_array_new();
+    uint8_t content[PAGE];
+    MultifdHelloWire hello;
+    MultifdPacketWire wire;
+
+    multifd_hello_encode(&hello, NULL, (uint8_t)id);
+    g_byte_array_append(bytes, (const uint8_t *)&hello, sizeof(hello));
+    for (unsigned packet = 0; packet < BUSY_PACKETS; packet++) {
+        MultifdPacket p = {
+            .flags = packet + 1 == BUSY_PACKETS ? MULTIFD_FLAG_SYNC : 0, .normal = 2, .payload = 2 * PAGE,
+            .block = "m0", .offset = { busy_offset(id, packet, 0), busy_offset(id, packet, 1) },
+        };
+        multifd_packet_encode(&wire, &p);
+        g_byte_array_append(bytes, (const uint8_t *)&wire, sizeof(wire));
+        for (unsigned i = 0; i < 2; i++) {
+            memset(content, (int)(1 + p.offset[i] / PAGE), PAGE);
+            g_byte_array_append(bytes, content, PAGE);
+        }
+    }
+    return test_channel_new(bytes->data, bytes->len, 0);
+}
+
+/*
+ * The first to write keeps the file for a while.  Meanwhile the others read on, until one waits for the file
+ * and the other goes through the mapping.  After the sync every page is there, and holes are holes still.
+ */
+static void test_busy_file(void)
+{
+    const uint64_t pages = BUSY_PAGES;
+    g_autoptr(TestGuest) guest = test_guest_new_shared(&pages, 1);
+    MigrationOptions options = test_options();
+    int errors = 0;
+
+    options.p.multifd_channels = BUSY_CHANNELS;
+    g_assert_true(fault_configure("multifd-recv-write:1:delay=300", NULL));
+    MultifdRecv *recv = multifd_recv_new(&guest->ram, &options, NULL, count_errors, &errors);
+    RamSource *source = multifd_recv_source(recv);
+    for (unsigned id = 0; id < BUSY_CHANNELS; id++) {
+        g_autoptr(Channel) channel = &busy_channel(id)->base;
+        g_assert_true(multifd_recv_add_channel(recv, channel));
+    }
+    OK(source->ops->flush_word(source, &error));
+    g_assert_cmpuint(test_guest_allocated(guest, 0), ==, BUSY_CHANNELS * BUSY_PACKETS * 2);
+    for (unsigned page = 0; page < BUSY_PAGES; page += 2) {
+        uint8_t content[PAGE];
+        memset(content, (int)(1 + page), PAGE);
+        g_assert_cmpmem(guest->blocks[0].host + page * PAGE, PAGE, content, PAGE);
+    }
+    source->ops->cleanup(source);
+    multifd_recv_free(recv);
+    g_assert_cmpint(errors, ==, 0);
+    fault_configure(NULL, NULL);
+}
+
+/* What cannot be written ends the migration, and lets go of the file. */
+static void test_write_fails(void)
+{
+    const uint64_t pages = BUSY_PAGES;
+    g_autoptr(TestGuest) guest = test_guest_new_shared(&pages, 1);
+    g_autoptr(GError) error = NULL;
+    MigrationOptions options = test_options();
+    int errors = 0;
+
+    options.p.multifd_channels = BUSY_CHANNELS;
+    g_assert_true(fault_configure("multifd-recv-write:2", NULL));
+    MultifdRecv *recv = multifd_recv_new(&guest->ram, &options, NULL, count_errors, &errors);
+    RamSource *source = multifd_recv_source(recv);
+    for (unsigned id = 0; id < BUSY_CHANNELS; id++) {
+        g_autoptr(Channel) channel = &busy_channel(id)->base;
+        g_assert_true(multifd_recv_add_channel(recv, channel));
+    }
+    g_assert_false(source->ops->flush_word(source, &error));
+    assert_says(error, "multifd-recv-write");
+    source->ops->cleanup(source);
+    multifd_recv_free(recv);
+    g_assert_cmpint(errors, ==, 1);
+    fault_configure(NULL, NULL);
+}
+#endif
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -102,5 +197,9 @@ int main(int argc, char **argv)
                          test_truncated);
     g_test_add_data_func("/multifd-recv/truncated/zstd", GINT_TO_POINTER(MULTIFD_COMPRESSION_ZSTD),
                          test_truncated);
+#ifdef CONFIG_FAULT_INJECTION
+    g_test_add_func("/multifd-recv/busy-file", test_busy_file);
+    g_test_add_func("/multifd-recv/write-fails", test_write_fails);
+#endif
     return g_test_run();
 }

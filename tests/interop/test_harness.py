@@ -87,5 +87,6 @@ def test_events(find_program, make_vm, make_ram, make_route):
     for vm in (src, dst):
         vm.set_capabilities('events')
     perform(src, dst, make_route('unix'))
+    src.qmp.wait_event('MIGRATION', status='completed')
     assert src.qmp.migration_states() == ['setup', 'active', 'completed']
     dst.qmp.wait_event('MIGRATION', status='completed')

@@ -164,6 +164,16 @@ class Qmp:
             self._note_event(json.loads(line))
         return self.events
 
+    def wait_events(self, count, seconds=None):
+        """
+        Until @count events have come since the beginning; all of them.  The event of a step may come after
+        an answer that shows the new state.
+        """
+        deadline = Deadline(seconds or self.seconds)
+        while len(self.events) < count:
+            self._note_event(self.read_message(deadline))
+        return self.pending_events()
+
     def wait_event(self, name, seconds=None, **data):
         """
         The first event @name whose data has these members, among those not waited for yet;

@@ -154,8 +154,23 @@ void assert_same_ram(Vm *a, Vm *b)
     }
 }
 
+typedef struct Events {
+    Vm *vm;
+    size_t len;
+} Events;
+
+static bool has_events(void *opaque)
+{
+    Events *e = opaque;
+    g_autofree char *events = fake_host_events(&e->vm->host);
+    return strlen(g_strchomp(events)) >= e->len;
+}
+
+/* Who asks for the status may see it before the event of the same step has come. */
 void assert_events(Vm *vm, const char *expected)
 {
+    Events e = { vm, strlen(expected) };
+    wait_until(has_events, &e, expected);
     g_autofree char *events = fake_host_events(&vm->host);
     g_strchomp(events);
     g_assert_cmpstr(events, ==, expected);

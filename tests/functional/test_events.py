@@ -6,6 +6,7 @@ from godwit.relay import Faults, listen_unix
 from godwit.routes import perform
 
 SIZE = 8 * MIB
+SLOW = MIB // 8         # 5 MiB of it are not zero: 40 s in the first round, whoever waits meanwhile
 
 pytestmark = pytest.mark.quick
 
@@ -71,7 +72,7 @@ def test_pause_before_switchover(pair, make_route):
 
 def test_cancel_while_active(pair, make_route):
     src, dst = pair()
-    src.set_parameters(max_bandwidth=MIB)
+    src.set_parameters(max_bandwidth=SLOW)
     route = make_route('unix')
     route.listen(dst)
     route.connect(src)
@@ -108,8 +109,8 @@ def test_connect_error(pair, folder):
 
 def test_stream_error(pair, make_route):
     src, dst = pair()
-    src.set_parameters(max_bandwidth=2 * MIB)
-    route = make_route('tcp', Faults(cut_after=MIB))
+    src.set_parameters(max_bandwidth=SLOW)
+    route = make_route('tcp', Faults(cut_after=SLOW))
     route.listen(dst)
     route.connect(src)
     src.wait_migration('failed')
@@ -143,7 +144,7 @@ def test_members_by_state(pair, make_route):
     assert src.migration() == {}
     assert dst.migration() == {}
     src.set_capabilities('pause-before-switchover')
-    src.set_parameters(max_bandwidth=8 * MIB)
+    src.set_parameters(max_bandwidth=SLOW)
     route = make_route('unix')
     route.listen(dst)
     listening = dst.migration()
@@ -188,7 +189,7 @@ def test_figures_of_a_quiet_guest(pair, make_route):
 
 def test_cancelled_and_failed_have_no_figures(pair, make_route):
     src, dst = pair()
-    src.set_parameters(max_bandwidth=MIB)
+    src.set_parameters(max_bandwidth=SLOW)
     route = make_route('unix')
     route.listen(dst)
     route.connect(src)

@@ -108,11 +108,13 @@ def test_destination_ends(how, passed, source, destination, make_route):
     dst = destination()
     dst.expect_signal = how
     source.set_parameters(max_bandwidth=4 * MIB, downtime_limit=1)
-    route = make_route('tcp', Faults())
+    route = make_route('tcp', Faults(cut_after=passed, how='stall'))
     route.listen(dst)
     route.connect(source)
     route.relay.wait_passed(passed)
     dst.kill(how)
+    dst.wait_exit()
+    route.relay.cut()       # a link that stalls does not look at who has gone
     goes_on(source, content)
     source.set_parameters(max_bandwidth=0, downtime_limit=300)
     sent_again(source, destination, make_route)
@@ -123,11 +125,13 @@ def test_source_ends(how, source, destination, make_route):
     dst = destination()
     source.expect_signal = how
     source.set_parameters(max_bandwidth=4 * MIB, downtime_limit=1)
-    route = make_route('tcp', Faults())
+    route = make_route('tcp', Faults(cut_after=500_000, how='stall'))
     route.listen(dst)
     route.connect(source)
     route.relay.wait_passed(500_000)
     source.kill(how)
+    source.wait_exit()
+    route.relay.cut()
     assert dst.incoming_verdict() == 'failed'
 
 
@@ -138,7 +142,7 @@ def test_stalled_link_can_be_cancelled(source, destination, make_route):
     route.connect(source)
     route.relay.wait_passed(300_000)
     assert source.migration_state() in ('active', 'device')
-    assert dst.migration_state() == 'active'
+    dst.wait_migration('active')
     source.call('migrate_cancel')
     source.wait_migration('cancelled')
     assert source.run_state == 'running'

@@ -87,12 +87,23 @@ def test_stop_and_continue(cpus, make_guest):
     guest.wait_steps(vm, 10, cpus)
 
 
-def test_reset(make_guest):
-    vm = make_guest('vm', 'toggle', cpus=2, **LIGHT)
+def test_reset(godwit, make_vm, make_ram, kernel):
+    """A guest that begins anew counts its steps from 0; before, from where nobody gets by counting."""
+    ram = make_ram(16 * MIB)
+    vm = make_vm(godwit, 'vm', ram=ram, machine='pico',
+                 options=guest.options(kernel, 'toggle', cpus=2, **LIGHT))
+    far = 1 << 60
+
+    def steps():
+        return guest.report(vm, 2).cpus[0]['steps']
     for _ in range(3):
         guest.wait_steps(vm, 500, 2)
+        vm.call('stop')
+        ram.write(guest.REPORT + guest.HEAD_WORDS * 8, far.to_bytes(8, 'little'))
+        vm.call('cont')
+        poll(lambda: steps() > far, 60, 'the guest counts on')
         vm.call('system_reset')
-        poll(lambda: guest.report(vm, 2).cpus[0]['steps'] < 400, 10, 'the guest begins anew')
+        poll(lambda: 0 < steps() < far, 60, 'the guest begins anew')
         guest.wait_steps(vm, 10, 2)
 
 

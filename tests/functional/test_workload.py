@@ -87,13 +87,13 @@ def test_chain_under_load(guest, make_route):
 @pytest.fixture
 def racing(guest, make_route):
     """A migration that cannot converge: the guest dirties 200 MiB/s, 32 MiB/s may be sent."""
-    def start(capabilities=(), downtime_limit=50):
+    def start(capabilities=(), downtime_limit=50, **parameters):
         src = guest('src', rate='200M', working_set='32M')
         dst = guest('dst', incoming='defer', rate='200M', working_set='32M')
         workload.wait_written(src, 100)
         if capabilities:
             src.set_capabilities(*capabilities)
-        src.set_parameters(max_bandwidth=32 * MIB, downtime_limit=downtime_limit)
+        src.set_parameters(max_bandwidth=32 * MIB, downtime_limit=downtime_limit, **parameters)
         route = make_route('unix')
         route.listen(dst)
         route.connect(src)
@@ -102,15 +102,19 @@ def racing(guest, make_route):
     return start
 
 
-def still_active(src, seconds):
-    """Stays active for @seconds; the longest time that the monitor took to answer."""
+def still_active(src, seconds, rounds):
+    """Stays active for @seconds and @rounds; the most answers of the monitor in one round."""
     deadline = Deadline(seconds)
-    slowest = 0.0
-    while not deadline.expired():
-        assert src.migration_state() == 'active'
-        slowest = max(slowest, src.qmp.latency)
+    hang = Deadline(60)
+    answers = {}
+    while not deadline.expired() or len(answers) < rounds:
+        info = src.migration()
+        assert info['status'] == 'active'
+        count = info['ram']['dirty-sync-count']
+        answers[count] = answers.get(count, 0) + 1
+        assert not hang.expired(), f'fewer than {rounds} rounds: {info}'
         time.sleep(0.01)
-    return slowest
+    return max(answers.values())
 
 
 def finish(src, dst):
@@ -123,9 +127,8 @@ def finish(src, dst):
 @pytest.mark.parametrize('cure', ('downtime-limit', 'max-bandwidth'))
 def test_does_not_converge_until_a_limit_goes(cure, racing):
     src, dst = racing()
-    slowest = still_active(src, 3)
-    # 100 ms is the aim; the bound is loose, since the machine may be busy with other things.
-    assert slowest < 2, f'the monitor took {slowest:.3f} s'
+    # A round takes a second: a monitor that waited for its end would answer once in it.
+    assert still_active(src, 3, rounds=3) >= 5
     info = src.migration()
     assert info['ram']['dirty-sync-count'] >= 2 and info['ram']['remaining'] > 0
     assert info['ram']['dirty-pages-rate'] > 0
@@ -134,9 +137,9 @@ def test_does_not_converge_until_a_limit_goes(cure, racing):
 
 
 def test_auto_converge(racing):
-    src, dst = racing(['auto-converge'], downtime_limit=300)
+    src, dst = racing(['auto-converge'], downtime_limit=300, cpu_throttle_increment=45)
     seen = poll(lambda: src.migration().get('cpu-throttle-percentage'), 60, 'throttling')
-    assert seen == 20       # cpu-throttle-initial
+    assert seen in (20, 65, 99)     # cpu-throttle-initial, or, for who looks late, what follows
     src.wait_migration('completed', seconds=180)
     dst.wait_migration('completed')
     assert 'cpu-throttle-percentage' not in src.migration()
@@ -177,12 +180,8 @@ def test_throttle_ends_with_the_migration(racing):
     poll(lambda: src.migration().get('cpu-throttle-percentage'), 60, 'throttling')
     src.call('migrate_cancel')
     src.wait_migration('cancelled')
-    before = workload.query(src)['pages-written']
-    started = time.monotonic()
-    time.sleep(1)
-    rate = (workload.query(src)['pages-written'] - before) * 4096 / (time.monotonic() - started)
-    # Throttled by 20 % and more it could not; unthrottled it writes 200 MiB/s if the machine lets it.
-    assert rate > 0
+    assert 'cpu-throttle-percentage' not in src.migration()
+    workload.wait_written(src, 100)
     workload.assert_verified(src)
 
 

@@ -124,8 +124,7 @@ def test_silent_peer_does_not_block_the_monitor(destination, folder):
     with feed.connect(dst, folder) as sock:
         dst.call('query-status')
         feed.send(sock, b'QE')
-        dst.call('query-status')
-        assert dst.qmp.latency < 5
+        dst.call('query-status')        # one that waited for more bytes would never answer
         assert dst.migration_state() == 'setup'
         feed.send(sock, b'VM\0\0')
         dst.wait_migration('active')

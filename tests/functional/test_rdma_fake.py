@@ -335,7 +335,7 @@ def test_cancel(wait, lab, make_route):
     time.sleep(0.3)
     assert src.migration_state() in ('setup', 'active', 'device'), src.migration()
     src.call('migrate_cancel')
-    src.wait_migration('cancelled', seconds=3)
+    src.wait_migration('cancelled', seconds=8)      # what is waited for takes 10 s, or for ever
     src.wait_run_state('running')
     src.ram.assert_same(content)
     again = lab.vm(src.program, 'again', lab.make_ram(SIZE).fill(3), incoming='defer')
@@ -375,16 +375,18 @@ def test_return_path_at_the_destination_only(lab):
 @pytest.mark.parametrize('victim', ('src', 'dst'))
 def test_killed(victim, after, lab, make_route):
     src, dst = lab.pair(size=24 * MIB)
-    src.set_parameters(max_bandwidth=8 * MIB)
+    src.set_parameters(max_bandwidth=MIB)       # 12 s, whatever keeps this process from going on
     content = src.ram.copy()
     route = Rdma()
     route.listen(dst)
     route.connect(src)
+    if after >= 0.1:
+        dst.wait_migration('active')
     time.sleep(after)
     if victim == 'src':
         src.expect_signal = 9
         src.kill()
-        # It may not have got as far as the destination, which then goes on listening.
+        # Sooner, it may not have got as far as the destination, which then goes on listening.
         if after >= 0.1:
             assert dst.incoming_verdict() == 'failed'
             assert dst.wait_exit() == 1         # by itself: it may still be there when it says so
@@ -487,7 +489,7 @@ def test_no_device(godwit, make_vm, make_ram, make_route):
     assert 'RDMA' in dst.try_call('migrate-incoming', uri=route.uri)
     try:
         route.connect(src)
-        assert 'RDMA' in src.wait_migration('failed', seconds=5)['error-desc']
+        assert 'RDMA' in src.wait_migration('failed')['error-desc']
     except QmpError as error:
         assert 'RDMA' in str(error)
     perform(src, dst, make_route('tcp'))

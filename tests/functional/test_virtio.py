@@ -182,7 +182,7 @@ def test_hand_over(side, fault, exits, make, disk, make_route, faults, godwit, k
     guest.wait_sweeps(src, 1)
     assert not exits or dst.wait_exit() in (1, -signal.SIGKILL)
     # Nobody else has it.
-    poll(lambda: 'which another process uses' in start_beside(godwit, kernel, devices(disk))[1], 10,
+    poll(lambda: 'which another process uses' in start_beside(godwit, kernel, devices(disk))[1], 60,
          'the lock')
     assert 'requests' not in src.stderr
     good = make('good', devices(disk), incoming='defer')

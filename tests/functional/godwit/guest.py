@@ -27,9 +27,9 @@ def image(build_dir):
     words = [os.path.join(build_dir, 'vmm', 'godwit'), '-M', 'pico', '-m', '16', '-smp', '2', '-kernel', path,
              '-append', 'exit status=21', '-nodefaults', '-display', 'none', '-monitor', 'none']
     try:
-        result = subprocess.run(words, capture_output=True, text=True, timeout=20)
+        result = subprocess.run(words, capture_output=True, text=True, timeout=60)
     except subprocess.TimeoutExpired:
-        raise Missing('/dev/kvm does not run the test guest: it has not ended within 20 s') from None
+        raise Missing('/dev/kvm does not run the test guest: it has not ended within 60 s') from None
     if result.returncode != 2 * 21 + 1:
         raise Missing(f'/dev/kvm does not run the test guest: {result.stderr.strip()}')
     return path

@@ -57,7 +57,7 @@ class Tcp(Route):
 
     def listen(self, dst):
         dst.call('migrate-incoming', uri='tcp:127.0.0.1:0')
-        address = poll(lambda: dst.migration().get('socket-address'), 10, 'socket-address')[0]
+        address = poll(lambda: dst.migration().get('socket-address'), 30, 'socket-address')[0]
         self.port = int(address['port'])
         if self.faults:
             target = self.port

@@ -222,7 +222,7 @@ class Vm:
         except Timeout as error:
             raise Timeout(f'{error}; last seen {last}') from None
         except QmpClosed as error:
-            self.process.wait(10)
+            self.process.wait(30)
             raise VmDied(f'{self}: {error}; stderr: {self.stderr.strip()}') from None
 
     def wait_run_state(self, *states, seconds=30):

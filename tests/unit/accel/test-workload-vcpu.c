@@ -123,12 +123,12 @@ static void test_rate(void)
     guest_init(&g, false, 1, properties);
     int64_t start = g_get_monotonic_time();
     run(&g);
+    wait_written(&g, 1);
     g_usleep(300000);
     pause_guest(&g);
     int64_t elapsed = g_get_monotonic_time() - start;
     /* 1024 pages a second, and the tenth of a second that may be in hand. */
     g_assert_cmpuint(TOTAL(&g, pages_written), <=, elapsed * 1024 / 1000000 + 105);
-    g_assert_cmpuint(TOTAL(&g, pages_written), >, 0);
     guest_clear(&g);
 }
 

@@ -383,6 +383,7 @@ static void test_late_channel(void)
     put_packet(early, 0, 0x3000, newer);
     put_packet(early, MULTIFD_FLAG_SYNC, 0, NULL);
     put_packet(late, MULTIFD_FLAG_SYNC, 0, NULL);
+    vm_wait_status(&dst, MIGRATION_STATUS_ACTIVE);
     run_main_loop(100);
     g_assert_cmpint(vm_status(&dst), ==, MIGRATION_STATUS_ACTIVE);
     put_packet(late, 0, 0x3000, older);

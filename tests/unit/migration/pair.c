@@ -132,6 +132,24 @@ void run_main_loop(unsigned ms)
     }
 }
 
+typedef struct Passes {
+    Vm *vm;
+    int64_t count;
+} Passes;
+
+static bool has_passes(void *opaque)
+{
+    Passes *p = opaque;
+    g_autoptr(MigrationInfo) info = migration_query(p->vm->ctx);
+    return info->ram && info->ram->dirty_sync_count >= p->count;
+}
+
+void vm_wait_passes(Vm *vm, int64_t count)
+{
+    Passes p = { vm, count };
+    wait_until(has_passes, &p, "passes");
+}
+
 void vm_fill_random(Vm *vm, uint32_t seed)
 {
     g_autoptr(GRand) rand = g_rand_new_with_seed(seed);

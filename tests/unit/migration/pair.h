@@ -33,6 +33,8 @@ MigrationStatus vm_wait_end(Vm *vm);
 void vm_wait_incoming_ended(Vm *vm);
 /* Runs the main loop for @ms. */
 void run_main_loop(unsigned ms);
+/* Until the source is in pass @count. */
+void vm_wait_passes(Vm *vm, int64_t count);
 /* Runs the main loop until @done. */
 void wait_until(bool (*done)(void *opaque), void *opaque, const char *what);
 

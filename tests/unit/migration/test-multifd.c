@@ -82,10 +82,10 @@ static void test_syncs(void)
     Writer w;
     init_multifd(&src, &dst, 8 * MIB, "3", "none");
     vm_set_parameter(&src, "max-bandwidth", "16M");
-    vm_set_parameter(&src, "downtime-limit", "5");
+    vm_set_parameter(&src, "downtime-limit", "0");
     writer_start(&w, &src, 300);
     pair_connect(&src, &dst);
-    run_main_loop(1500);
+    vm_wait_passes(&src, 3);
     vm_set_parameter(&src, "downtime-limit", "10000");
     vm_wait_end(&src);
     writer_stop(&w);

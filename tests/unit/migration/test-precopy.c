@@ -177,10 +177,10 @@ static void test_xbzrle(void)
     pair_init(&src, &dst, 8 * MIB);
     vm_set_capability(&src, MIGRATION_CAPABILITY_XBZRLE, true);
     vm_set_parameter(&src, "max-bandwidth", "16M");
-    vm_set_parameter(&src, "downtime-limit", "1");
+    vm_set_parameter(&src, "downtime-limit", "0");
     writer_start(&w, &src, 500);
     pair_connect(&src, &dst);
-    run_main_loop(1500);
+    vm_wait_passes(&src, 4);
     /* Takes effect while it runs. */
     vm_set_parameter(&src, "downtime-limit", "10000");
     vm_wait_end(&src);

@@ -23,7 +23,7 @@ def pair(godwit, make_vm, make_ram):
 
 
 def sequence(vm, count):
-    """The events, of which there are to be @count, in short: the state of MIGRATION, "pass N", or the name."""
+    """The first @count events, or more if there are, in short: state of MIGRATION, "pass N", or the name."""
     words = []
     for event in vm.qmp.wait_events(count):
         if event.name == 'MIGRATION':

@@ -548,7 +548,7 @@ static void dirty_limit(bool cancel)
     src.host.dirty_limiter = dirty_limiter_new(2, 4096, &paced_ops, &paced);
     migration_option_store_set_dirty_limiter(migration_options(src.ctx), true);
     vm_set_capability(&src, MIGRATION_CAPABILITY_DIRTY_LIMIT, true);
-    vm_set_parameter(&src, "max-bandwidth", "65536");       /* the first round does not end */
+    vm_set_parameter(&src, "max-bandwidth", "64K");         /* the first round does not end */
     vm_set_parameter(&src, "downtime-limit", "0");
     vm_set_parameter(&src, "vcpu-dirty-limit", "7");
     vm_set_parameter(&src, "x-vcpu-dirty-limit-period", "100");

@@ -117,15 +117,14 @@ def test_throttle(make_guest):
         start = time.monotonic()
         time.sleep(1)
         return (guest.check(vm).cpus[0]['steps'] - before) / (time.monotonic() - start)
-    free = steps_per_second()
+    free = max(steps_per_second() for _ in range(3))    # others may use the machine
     vm.set_capabilities('auto-converge')
     vm.set_parameters(max_bandwidth=1 << 16, cpu_throttle_initial=90, cpu_throttle_increment=9,
                       throttle_trigger_threshold=1)
     vm.call('migrate', uri='exec:cat > /dev/null')
     poll(lambda: vm.migration().get('cpu-throttle-percentage', 0) >= 90, 60, 'the guest is throttled')
-    slow = steps_per_second()
+    poll(lambda: steps_per_second() < free / 2, 60, 'the guest is slower')
     vm.call('migrate_cancel')
-    assert slow < free / 2
 
 
 # ---- it migrates ----

@@ -97,7 +97,7 @@ def test_lines_of_progress(pair, folder):
 
 def test_bar_on_a_terminal(pair, folder):
     leader, follower = pty.openpty()
-    tool = pair.start(f'unix:{folder}/mig', '-p', 'max-bandwidth=16M', '--interval', '0.05', stdout=follower,
+    tool = pair.start(f'unix:{folder}/mig', '-p', 'max-bandwidth=4M', '--interval', '0.05', stdout=follower,
                       stderr=subprocess.STDOUT)
     os.close(follower)
     shown = b''

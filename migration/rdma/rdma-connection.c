@@ -583,6 +583,9 @@ static int64_t broken_us(const RdmaConnection *c)
     return c->flushed_us ? c->flushed_us + RDMA_LIMIT_BROKEN * 1000 : INT64_MAX;
 }
 
+/* How much later than the end of the connection a completion may come. */
+#define LATE_COMPLETIONS_US (100 * 1000)
+
 /* Looks at everything.  1: done; 0: not yet; -1: an error, or the end of the connection. */
 static int look(RdmaConnection *c, RdmaDone done, const void *opaque)
 {
@@ -592,11 +595,15 @@ static int look(RdmaConnection *c, RdmaDone done, const void *opaque)
     }
     if (!c->error && (rdma_connection_has(c, RDMA_FLAG_DISCONNECTED) ||
                       rdma_connection_has(c, RDMA_FLAG_REMOVED))) {
-        /* What came before the end has been booked now for certain. */
-        rdma_connection_progress(c, NULL);
-        if (!c->error && done(c, opaque)) {
-            return 1;
-        }
+        /* The end may overtake completions of what came before it: of the last message, the guest's life. */
+        int64_t until = g_get_monotonic_time() + LATE_COMPLETIONS_US;
+        do {
+            rdma_connection_progress(c, NULL);
+            if (!c->error && done(c, opaque)) {
+                return 1;
+            }
+            g_usleep(1000);
+        } while (!c->error && g_get_monotonic_time() < until);
         look_at_flags(c);
     }
     if (!c->error && c->flushed_us && g_get_monotonic_time() >= broken_us(c)) {

@@ -54,7 +54,7 @@
 typedef struct WaitingPages {
     RAMBlock *block;
     unsigned n;
-    uint64_t offset[MULTIFD_PACKET_PAGES];
+    struct iovec runs[MULTIFD_PACKET_PAGES];    /* where they belong; [0, n) */
     uint8_t *bytes;             /* MULTIFD_PACKET_BYTES; NULL until it is needed */
 } WaitingPages;
 
@@ -177,10 +177,10 @@ static bool lock_file(MultifdRecv *r, bool wait)
 }
 
 /* One run of pages, to the file with @by_file; through the mapping if it does not take it. */
-static bool fill_hole(RAMBlock *block, uint64_t offset, uint8_t *from, size_t len, bool by_file,
-                      GError **errp)
+static bool fill_hole(RAMBlock *block, const struct iovec *run, uint8_t *from, bool by_file, GError **errp)
 {
-    struct iovec iov = { .iov_base = from, .iov_len = len };
+    uint64_t offset = (uint8_t *)run->iov_base - block->host;
+    struct iovec iov = { .iov_base = from, .iov_len = run->iov_len };
     int errnum = by_file ? ram_holes_write(block, offset, &iov, 1) : EBUSY;
 
     if (errnum == ENOSPC || errnum == EDQUOT) {
@@ -189,24 +189,20 @@ static bool fill_hole(RAMBlock *block, uint64_t offset, uint8_t *from, size_t le
         return false;
     }
     if (errnum) {
-        memcpy(block->host + offset, from, len);
+        memcpy(run->iov_base, from, run->iov_len);
     }
     return true;
 }
 
 static bool fill_holes(const WaitingPages *w, bool by_file, GError **errp)
 {
-    unsigned next;
+    uint8_t *from = w->bytes;
 
-    for (unsigned i = 0; i < w->n; i = next) {
-        next = i + 1;
-        while (next < w->n && w->offset[next] == w->offset[i] + (next - i) * TARGET_PAGE_SIZE) {
-            next++;
-        }
-        if (!fill_hole(w->block, w->offset[i], w->bytes + i * TARGET_PAGE_SIZE,
-                       (next - i) * TARGET_PAGE_SIZE, by_file, errp)) {
+    for (unsigned i = 0; i < w->n; i++) {
+        if (!fill_hole(w->block, &w->runs[i], from, by_file, errp)) {
             return false;
         }
+        from += w->runs[i].iov_len;
     }
     return true;
 }
@@ -246,8 +242,7 @@ static bool read_to_file(RecvChannel *ch, RAMBlock *block, GError **errp)
         return false;
     }
     w->block = block;
-    w->n = p->normal;
-    memcpy(w->offset, p->offset, p->normal * sizeof(p->offset[0]));
+    w->n = multifd_packet_pages(p, block, w->runs);
     ch->n_waiting++;
     return place_waiting(ch, false, errp);
 }

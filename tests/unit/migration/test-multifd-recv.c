@@ -130,61 +130,67 @@ static TestChannel *busy_channel(unsigned id)
     return test_channel_new(bytes->data, bytes->len, 0);
 }
 
+typedef struct Busy {
+    TestGuest *guest;
+    MigrationOptions options;
+    MultifdRecv *recv;
+    RamSource *source;
+    int errors;
+} Busy;
+
+static void busy_begin(Busy *b, const char *fault)
+{
+    const uint64_t pages = BUSY_PAGES;
+
+    *b = (Busy){ .guest = test_guest_new_shared(&pages, 1), .options = test_options() };
+    b->options.p.multifd_channels = BUSY_CHANNELS;
+    g_assert_true(fault_configure(fault, NULL));
+    b->recv = multifd_recv_new(&b->guest->ram, &b->options, NULL, count_errors, &b->errors);
+    b->source = multifd_recv_source(b->recv);
+    for (unsigned id = 0; id < BUSY_CHANNELS; id++) {
+        g_autoptr(Channel) channel = &busy_channel(id)->base;
+        g_assert_true(multifd_recv_add_channel(b->recv, channel));
+    }
+}
+
+static void busy_end(Busy *b, int errors)
+{
+    b->source->ops->cleanup(b->source);
+    multifd_recv_free(b->recv);
+    g_assert_cmpint(b->errors, ==, errors);
+    fault_configure(NULL, NULL);
+    test_guest_free(b->guest);
+}
+
 /*
  * The first to write keeps the file for a while.  Meanwhile the others read on, until one waits for the file
  * and the other goes through the mapping.  After the sync every page is there, and holes are holes still.
  */
 static void test_busy_file(void)
 {
-    const uint64_t pages = BUSY_PAGES;
-    g_autoptr(TestGuest) guest = test_guest_new_shared(&pages, 1);
-    MigrationOptions options = test_options();
-    int errors = 0;
+    Busy b;
 
-    options.p.multifd_channels = BUSY_CHANNELS;
-    g_assert_true(fault_configure("multifd-recv-write:1:delay=300", NULL));
-    MultifdRecv *recv = multifd_recv_new(&guest->ram, &options, NULL, count_errors, &errors);
-    RamSource *source = multifd_recv_source(recv);
-    for (unsigned id = 0; id < BUSY_CHANNELS; id++) {
-        g_autoptr(Channel) channel = &busy_channel(id)->base;
-        g_assert_true(multifd_recv_add_channel(recv, channel));
-    }
-    OK(source->ops->flush_word(source, &error));
-    g_assert_cmpuint(test_guest_allocated(guest, 0), ==, BUSY_CHANNELS * BUSY_PACKETS * 2);
+    busy_begin(&b, "multifd-recv-write:1:delay=300");
+    OK(b.source->ops->flush_word(b.source, &error));
+    g_assert_cmpuint(test_guest_allocated(b.guest, 0), ==, BUSY_CHANNELS * BUSY_PACKETS * 2);
     for (unsigned page = 0; page < BUSY_PAGES; page += 2) {
         uint8_t content[PAGE];
         memset(content, (int)(1 + page), PAGE);
-        g_assert_cmpmem(guest->blocks[0].host + page * PAGE, PAGE, content, PAGE);
+        g_assert_cmpmem(b.guest->blocks[0].host + page * PAGE, PAGE, content, PAGE);
     }
-    source->ops->cleanup(source);
-    multifd_recv_free(recv);
-    g_assert_cmpint(errors, ==, 0);
-    fault_configure(NULL, NULL);
+    busy_end(&b, 0);
 }
 
 /* What cannot be written ends the migration, and lets go of the file. */
 static void test_write_fails(void)
 {
-    const uint64_t pages = BUSY_PAGES;
-    g_autoptr(TestGuest) guest = test_guest_new_shared(&pages, 1);
     g_autoptr(GError) error = NULL;
-    MigrationOptions options = test_options();
-    int errors = 0;
+    Busy b;
 
-    options.p.multifd_channels = BUSY_CHANNELS;
-    g_assert_true(fault_configure("multifd-recv-write:2", NULL));
-    MultifdRecv *recv = multifd_recv_new(&guest->ram, &options, NULL, count_errors, &errors);
-    RamSource *source = multifd_recv_source(recv);
-    for (unsigned id = 0; id < BUSY_CHANNELS; id++) {
-        g_autoptr(Channel) channel = &busy_channel(id)->base;
-        g_assert_true(multifd_recv_add_channel(recv, channel));
-    }
-    g_assert_false(source->ops->flush_word(source, &error));
+    busy_begin(&b, "multifd-recv-write:2");
+    g_assert_false(b.source->ops->flush_word(b.source, &error));
     assert_says(error, "multifd-recv-write");
-    source->ops->cleanup(source);
-    multifd_recv_free(recv);
-    g_assert_cmpint(errors, ==, 1);
-    fault_configure(NULL, NULL);
+    busy_end(&b, 1);
 }
 #endif
 

@@ -72,7 +72,7 @@ static void emit(FakeId *id, enum rdma_cm_event_type type, int status, const voi
         event->event.param.conn.private_data = event->data;
         event->event.param.conn.private_data_len = length;
     }
-    fake_deliver(&counted->lane, counted, event_arrives, g_free, event);
+    fake_deliver(&counted->lane, 0, counted, event_arrives, g_free, event);
 }
 
 static void forget_events(FakeChannel *channel, FakeId *id)

@@ -66,14 +66,14 @@ static void start(void)
     }
 }
 
-void fake_deliver(FakeLane *lane, const void *owner, void (*deliver)(void *), void (*drop)(void *),
-                  void *item)
+void fake_deliver(FakeLane *lane, uint64_t late, const void *owner, void (*deliver)(void *),
+                  void (*drop)(void *), void *item)
 {
     if (!items) {
         items = g_sequence_new(g_free);
     }
     int64_t now = g_get_monotonic_time();
-    int64_t due = now;
+    int64_t due = now + (int64_t)late;
     if (fake_settings.delay_max) {
         due += g_rand_int_range(fake_settings.rand, fake_settings.delay_min, fake_settings.delay_max + 1);
     }

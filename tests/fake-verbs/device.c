@@ -524,6 +524,13 @@ static void vanish(void *opaque)
     g_free(completion);
 }
 
+static uint64_t late(const struct ibv_wc *wc)
+{
+    return fake_settings.late[wc->opcode == IBV_WC_RECV   ? FAKE_OP_RECV
+                              : wc->opcode == IBV_WC_SEND ? FAKE_OP_SEND
+                                                          : FAKE_OP_WRITE];
+}
+
 void fake_complete(FakeLane *lane, FakeCq *cq, FakeQp *qp, const struct ibv_wc *wc, uint64_t send_number)
 {
     if (cq->held >= (unsigned)cq->cq.cqe) {
@@ -538,7 +545,7 @@ void fake_complete(FakeLane *lane, FakeCq *cq, FakeQp *qp, const struct ibv_wc *
         completion->wc.opcode = 0x55;
         completion->wc.byte_len = 0x55555555;
     }
-    fake_deliver(lane, qp, arrive, vanish, completion);
+    fake_deliver(lane, late(wc), qp, arrive, vanish, completion);
 }
 
 void fake_cq_forget_qp(FakeCq *cq, FakeQp *qp)

@@ -103,6 +103,7 @@ typedef struct FakeFate {
     enum ibv_wc_status status;  /* other than success: it completes with this and does nothing */
     bool no_copy;               /* it completes, but moves no data */
     bool stall;                 /* it never completes, nor does anything behind it */
+    bool lost_ack;              /* it arrives, and completes as if it had not */
 } FakeFate;
 
 /* Counts a work request of @operation.  Lock held. */
@@ -119,6 +120,7 @@ typedef struct FakeLimits {
 typedef struct FakeSettings {
     FakeLimits limits;
     uint64_t delay_min, delay_max;  /* us, for each completion and event */
+    uint64_t late[FAKE_OP_COUNT];   /* us that a completion of this operation takes besides */
     bool odp;                       /* the device has on-demand paging */
     bool no_pin;                    /* memory can be registered on demand only, but for receive buffers */
     bool no_advise;                 /* advice is not supported */
@@ -132,16 +134,16 @@ extern FakeSettings fake_settings;  /* under fake_lock */
 /* ---- delivery.c: what arrives later ---- */
 
 /*
- * Runs @deliver(@item) with the lock held: now, if there is no delay, or after a random one, from a thread
- * of its own.  Deliveries of one @lane keep their order, those of different lanes do not.  If @owner goes
- * away first (fake_delivery_forget()) @drop(@item) is called instead.  Lock held.
+ * Runs @deliver(@item) with the lock held: now, if there is no delay, or after a random one and @late us,
+ * from a thread of its own.  Deliveries of one @lane keep their order, those of different lanes do not.  If
+ * @owner goes away first (fake_delivery_forget()) @drop(@item) is called instead.  Lock held.
  */
 typedef struct FakeLane {
     int64_t last_due;
 } FakeLane;
 
-void fake_deliver(FakeLane *lane, const void *owner, void (*deliver)(void *), void (*drop)(void *),
-                  void *item);
+void fake_deliver(FakeLane *lane, uint64_t late, const void *owner, void (*deliver)(void *),
+                  void (*drop)(void *), void *item);
 void fake_delivery_forget(const void *owner);
 
 /* ---- device.c ---- */

@@ -167,7 +167,9 @@ void fake_qp_answered(FakeQp *qp, uint64_t number, enum ibv_wc_status status)
     if (qp->qp.state != IBV_QPS_RTS || !first || first->number != number) {
         return;
     }
-    if (status == IBV_WC_SUCCESS) {
+    if (status == IBV_WC_SUCCESS && first->fate.lost_ack) {
+        fail_first_send(qp, IBV_WC_RETRY_EXC_ERR);
+    } else if (status == IBV_WC_SUCCESS) {
         complete_send(qp, g_queue_pop_head(&qp->sends), status);
     } else {
         fail_first_send(qp, status);

@@ -13,7 +13,9 @@ pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 uint64_t fake_numbers[FAKE_NUMBER_COUNT];
 FakeSettings fake_settings;
 
-typedef enum RuleKind { RULE_FAIL, RULE_REFUSE, RULE_STATUS, RULE_NO_COPY, RULE_STALL, RULE_EVENT } RuleKind;
+typedef enum RuleKind {
+    RULE_FAIL, RULE_REFUSE, RULE_STATUS, RULE_NO_COPY, RULE_STALL, RULE_LOST_ACK, RULE_EVENT
+} RuleKind;
 
 /* The @nth (from 1) of @what gets @value. */
 typedef struct Rule {
@@ -176,6 +178,11 @@ static bool set_stall(char **words, guint n)
     return set_request(RULE_STALL, words, n);
 }
 
+static bool set_lost_ack(char **words, guint n)
+{
+    return set_request(RULE_LOST_ACK, words, n);
+}
+
 /* EVENT:N:EVENT or EVENT:N:none */
 static bool set_event(char **words, guint n)
 {
@@ -209,6 +216,13 @@ static bool set_delay(char **words, guint n)
     return n == 2 && parse_number(words[0], &fake_settings.delay_min) &&
            parse_number(words[1], &fake_settings.delay_max) &&
            fake_settings.delay_min <= fake_settings.delay_max;
+}
+
+/* OPERATION:US */
+static bool set_late(char **words, guint n)
+{
+    int operation = find_name(operation_names, words[0]);
+    return operation >= 0 && n == 2 && parse_number(words[1], &fake_settings.late[operation]);
 }
 
 static bool set_seed(char **words, guint n)
@@ -256,8 +270,9 @@ static const struct {
 } keys[] = {
     { "fail", set_fail }, { "refuse", set_refuse }, { "status", set_status },
     { "no-copy", set_no_copy }, { "stall", set_stall }, { "event", set_event },
-    { "limit", set_limit }, { "delay", set_delay }, { "seed", set_seed },
-    { "zero-rkey", set_zero_rkey }, { "without", set_without }, { "patient", set_patient },
+    { "limit", set_limit }, { "delay", set_delay }, { "late", set_late },
+    { "seed", set_seed }, { "zero-rkey", set_zero_rkey }, { "without", set_without },
+    { "patient", set_patient }, { "lost-ack", set_lost_ack },
 };
 
 static bool set_word(const char *word)
@@ -353,6 +368,7 @@ FakeFate fake_fate(FakeOperation operation)
         .status = status ? (enum ibv_wc_status)status->value : IBV_WC_SUCCESS,
         .no_copy = find_rule(RULE_NO_COPY, operation, nth),
         .stall = find_rule(RULE_STALL, operation, nth),
+        .lost_ack = find_rule(RULE_LOST_ACK, operation, nth),
     };
 }
 

@@ -572,6 +572,46 @@ static void test_no_copy(void)
     free_pair(&p, 0);
 }
 
+/* The data is there; the sender is told that it may not be. */
+static void test_lost_ack(void)
+{
+    g_assert_null(fake_verbs_set("lost-ack=write:2"));
+    Pair p;
+    connect_pair(&p, 4);
+    fill(p.src.memory, 3);
+    post_write(&p, 1, 0, 64, IBV_SEND_SIGNALED);
+    post_write(&p, 2, 0, 4096, IBV_SEND_SIGNALED);
+    post_write(&p, 3, 0, 64, IBV_SEND_SIGNALED);
+    expect_completion(p.src.send_cq, 1, IBV_WC_SUCCESS);
+    expect_completion(p.src.send_cq, 2, IBV_WC_RETRY_EXC_ERR);
+    expect_completion(p.src.send_cq, 3, IBV_WC_WR_FLUSH_ERR);
+    g_assert_cmpmem(p.dst.memory, 4096, p.src.memory, 4096);
+    free_pair(&p, 0);
+}
+
+/* The end of the connection, an event, overtakes a completion. */
+static void test_late(void)
+{
+    const int64_t late_us = 1000000;
+    g_assert_null(fake_verbs_set("late=write:1000000"));
+    Pair p;
+    struct ibv_wc wc;
+    connect_pair(&p, 4);
+    int64_t start = g_get_monotonic_time();
+    g_assert_cmpint(try_receive(&p.dst, 7, 0, 64), ==, 0);
+    post_write(&p, 1, 0, 64, IBV_SEND_SIGNALED);
+    g_assert_cmpint(try_message(&p.src, 2, 64), ==, 0);
+    expect_completion(p.dst.recv_cq, 7, IBV_WC_SUCCESS);
+    g_assert_cmpint(rdma_disconnect(p.dst.id), ==, 0);
+    expect_event(p.src.events, RDMA_CM_EVENT_DISCONNECTED);
+    if (!ibv_poll_cq(p.src.send_cq, 1, &wc)) {
+        expect_completion(p.src.send_cq, 1, IBV_WC_SUCCESS);
+    }
+    g_assert_cmpint(g_get_monotonic_time() - start, >=, late_us);
+    expect_completion(p.src.send_cq, 2, IBV_WC_SUCCESS);
+    free_pair(&p, 0);
+}
+
 static void test_stall(void)
 {
     g_assert_null(fake_verbs_set("stall=write:2"));
@@ -713,6 +753,8 @@ int main(int argc, char **argv)
     g_test_add_func("/fake-verbs/every-status", test_every_status);
     g_test_add_func("/fake-verbs/refused-in-a-chain", test_refused_in_a_chain);
     g_test_add_func("/fake-verbs/no-copy", test_no_copy);
+    g_test_add_func("/fake-verbs/lost-ack", test_lost_ack);
+    g_test_add_func("/fake-verbs/late", test_late);
     g_test_add_func("/fake-verbs/stall", test_stall);
     g_test_add_func("/fake-verbs/events", test_events);
     g_test_add_func("/fake-verbs/shuffle", test_shuffle);

@@ -160,11 +160,12 @@ static ssize_t rdma_writev(Channel *channel, const struct iovec *iov, int n, con
     }
     g_autofree uint8_t *bytes = g_malloc(total);
     gather(bytes, total, iov, n);
-    if (!rdma_connection_queue(c, RDMA_CONTROL_QEMU_FILE, 1, bytes, total, errp) ||
-        !rdma_connection_flush(c, r->is_source ? QUEUE_MAX : 0, errp)) {
+    if (!rdma_connection_queue(c, RDMA_CONTROL_QEMU_FILE, 1, bytes, total, errp)) {
         return -1;
     }
-    return (ssize_t)total;
+    /* The destination's last message gives it the guest: whether it has arrived is to be known. */
+    bool ok = r->is_source ? rdma_connection_flush(c, QUEUE_MAX, errp) : rdma_connection_deliver(c, errp);
+    return ok ? (ssize_t)total : -1;
 }
 
 static void rdma_shutdown(Channel *channel)
@@ -203,8 +204,9 @@ static bool rdma_close(Channel *channel, GError **errp)
     g_mutex_unlock(&r->lock);
     if (!failed && r->is_source) {
         ok = finish(r->main, errp);
-    } else if (!failed && back) {
-        ok = finish(back, errp);
+    } else if (!failed) {
+        ok = !back || finish(back, errp);
+        rdma_connection_await_end(r->main);
     }
     failed = failed || !ok || (r->is_source && r->main->error);
     if (back) {

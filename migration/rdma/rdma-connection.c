@@ -583,8 +583,30 @@ static int64_t broken_us(const RdmaConnection *c)
     return c->flushed_us ? c->flushed_us + RDMA_LIMIT_BROKEN * 1000 : INT64_MAX;
 }
 
-/* How much later than the end of the connection a completion may come. */
-#define LATE_COMPLETIONS_US (100 * 1000)
+static bool has_ended(const RdmaConnection *c, const void *opaque)
+{
+    return rdma_connection_has(c, RDMA_FLAG_DISCONNECTED) || rdma_connection_has(c, RDMA_FLAG_REMOVED);
+}
+
+/*
+ * The end of the connection, an event, may overtake completions of what came before it.  The last one may be
+ * that of the message with which the guest is handed over.
+ */
+static bool done_late(RdmaConnection *c, RdmaDone done, const void *opaque)
+{
+    int64_t until = g_get_monotonic_time() + RDMA_LIMIT_LATE * 1000;
+
+    while (rdma_connection_progress(c, NULL)) {
+        if (done(c, opaque)) {
+            return true;
+        }
+        if (g_get_monotonic_time() >= until) {
+            return false;
+        }
+        g_usleep(1000);
+    }
+    return false;
+}
 
 /* Looks at everything.  1: done; 0: not yet; -1: an error, or the end of the connection. */
 static int look(RdmaConnection *c, RdmaDone done, const void *opaque)
@@ -593,17 +615,10 @@ static int look(RdmaConnection *c, RdmaDone done, const void *opaque)
     if (!c->error && done(c, opaque)) {
         return 1;
     }
-    if (!c->error && (rdma_connection_has(c, RDMA_FLAG_DISCONNECTED) ||
-                      rdma_connection_has(c, RDMA_FLAG_REMOVED))) {
-        /* The end may overtake completions of what came before it: of the last message, the guest's life. */
-        int64_t until = g_get_monotonic_time() + LATE_COMPLETIONS_US;
-        do {
-            rdma_connection_progress(c, NULL);
-            if (!c->error && done(c, opaque)) {
-                return 1;
-            }
-            g_usleep(1000);
-        } while (!c->error && g_get_monotonic_time() < until);
+    if (!c->error && has_ended(c, NULL)) {
+        if (done_late(c, done, opaque)) {
+            return 1;
+        }
         look_at_flags(c);
     }
     if (!c->error && c->flushed_us && g_get_monotonic_time() >= broken_us(c)) {
@@ -698,6 +713,28 @@ bool rdma_connection_finish(RdmaConnection *c, GError **errp)
 {
     return rdma_connection_wait(c, all_left, NULL, RDMA_LIMIT_CONTROL, "the last messages to be received",
                                 errp);
+}
+
+bool rdma_connection_deliver(RdmaConnection *c, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (rdma_connection_finish(c, &error)) {
+        return true;
+    }
+    bool under_way = !sends_done(c, NULL) || c->perhaps_received;
+    if (!rdma_control_queued(&c->control) && under_way) {
+        return true;
+    }
+    g_propagate_error(errp, g_steal_pointer(&error));
+    return false;
+}
+
+void rdma_connection_await_end(RdmaConnection *c)
+{
+    if (rdma_connection_has(c, RDMA_FLAG_ESTABLISHED)) {
+        rdma_connection_wait(c, has_ended, NULL, RDMA_LIMIT_LAST_WORD, "the source to disconnect", NULL);
+    }
 }
 
 static bool send_buffer_free(const RdmaConnection *c, const void *opaque)

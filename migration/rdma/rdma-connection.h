@@ -20,6 +20,8 @@
 /* READY or a reply: the peer may have to pin all of its memory first.  */
 #define RDMA_LIMIT_CONTROL (600 * 1000)
 #define RDMA_LIMIT_BROKEN 1000          /* until the CM tells why the receives were flushed */
+#define RDMA_LIMIT_LATE 100             /* a completion that the end of the connection has overtaken */
+#define RDMA_LIMIT_LAST_WORD 2000       /* until a source that has got all acknowledgements disconnects */
 #define RDMA_LIMIT_ERROR 100            /* until an ERROR message has left at the end */
 #define RDMA_LIMIT_NONE 0               /* the destination's wait for a message: the source may pause */
 
@@ -122,6 +124,7 @@ struct RdmaConnection {
     uint8_t *buffers;                   /* RDMA_RECEIVES receives, then RDMA_SEND_BUFFERS */
     struct ibv_mr *buffers_mr;
     bool send_busy[RDMA_SEND_BUFFERS];
+    bool perhaps_received;              /* a request that ended with an error may have been executed */
 
     /* What a receiver has got, in order.  The first one may be in use: see rdma_connection_receive(). */
     RdmaReceived received[RDMA_RECEIVES];
@@ -216,6 +219,18 @@ bool rdma_connection_obeyed(RdmaConnection *c, GError **errp);
 
 /* Sender: until the peer has received every message: SENDs are completed. */
 bool rdma_connection_finish(RdmaConnection *c, GError **errp);
+
+/*
+ * Sender: the same, and false only if a message surely has not been received.  The connection can fail after
+ * the message has arrived and before that is known here.
+ */
+bool rdma_connection_deliver(RdmaConnection *c, GError **errp);
+
+/*
+ * Receiver, after the last message: until the sender has disconnected, but not for ever.  Who disconnects at
+ * once may take back the acknowledgement of what it has received: the sender would take that for a failure.
+ */
+void rdma_connection_await_end(RdmaConnection *c);
 
 /*
  * Receiver: asks for the next message and waits for it.  It stays valid until the next call.  *payload is

@@ -120,7 +120,12 @@ bool rdma_queue_send(RdmaConnection *c, int buffer, uint32_t length, GError **er
     struct ibv_sge sge = { (uintptr_t)rdma_send_buffer(c, (unsigned)buffer), length, c->buffers_mr->lkey };
     struct ibv_send_wr wr = { .wr_id = number, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
                               .send_flags = IBV_SEND_SIGNALED };
-    return post(c, &wr, errp);
+    if (!post(c, &wr, errp)) {
+        sent->buffer = -1;
+        c->send_busy[buffer] = false;
+        return false;
+    }
+    return true;
 }
 
 /* ---- completions ---- */
@@ -152,6 +157,7 @@ void rdma_queue_completed(RdmaConnection *c, const struct ibv_wc *wc)
         sent->buffer = -1;
     }
     if (wc->status != IBV_WC_SUCCESS) {
+        c->perhaps_received |= wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_WR_FLUSH_ERR;
         sent_failed(c, wc, sent);
         return;
     }

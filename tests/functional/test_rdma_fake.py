@@ -219,6 +219,17 @@ def test_huge_pages(pair, pin_all, make_huge_ram, lab):
         assert written == at_source['ram']['normal-bytes'] >= (size if pin_all else data)
 
 
+@pytest.mark.parametrize('return_path', (False, True), ids=('no-return-path', 'return-path'))
+@pytest.mark.parametrize('destination', ('godwit', '11.1'))
+def test_end_of_the_connection_before_completions(destination, return_path, lab):
+    """What the source has sent last completes after the destination, which has the guest, has closed."""
+    src, dst = lab.pair(('godwit', destination), capabilities=['return-path'] if return_path else [],
+                        specifications=('late=send:40000', ''))
+    perform(src, dst, Rdma())
+    dst.ram.assert_same(src.ram)
+    lab.end(src, dst)
+
+
 def test_a_lost_write_is_seen(lab):
     """These tests would notice: a write that completes and moves nothing leaves other memory."""
     src, dst = lab.pair(specifications=('no-copy=write:2', ''))

@@ -7,8 +7,10 @@
 #include <string.h>
 
 #define HANG_US (60 * G_USEC_PER_SEC)
-#define RECEIVES 4
-#define DEPTH 16
+#define RECEIVES 3
+#define SENDS 2                 /* the impatient one's earlier messages may still be on their way */
+#define BUFFERS (RECEIVES + SENDS)
+#define DEPTH 64
 
 /* ---- connection ---- */
 
@@ -50,8 +52,8 @@ static void make_queues(RdmaPeer *p)
         .cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
     };
     g_assert_cmpint(rdma_create_qp(p->id, p->pd, &attr), ==, 0);
-    p->buffers = g_malloc0((RECEIVES + 1) * PEER_MESSAGE);
-    p->buffers_mr = ibv_reg_mr(p->pd, p->buffers, (RECEIVES + 1) * PEER_MESSAGE, IBV_ACCESS_LOCAL_WRITE);
+    p->buffers = g_malloc0(BUFFERS * PEER_MESSAGE);
+    p->buffers_mr = ibv_reg_mr(p->pd, p->buffers, BUFFERS * PEER_MESSAGE, IBV_ACCESS_LOCAL_WRITE);
     p->regions = g_ptr_array_new();
     p->message = g_malloc0(PEER_MESSAGE);
     p->payload = p->message + PEER_HEADER;
@@ -185,12 +187,20 @@ static bool post_send(RdmaPeer *p, struct ibv_send_wr *wr, const char *what)
     struct ibv_wc wc;
 
     wr->send_flags = IBV_SEND_SIGNALED;
-    return !p->broken && ibv_post_send(p->id->qp, wr, &bad) == 0 && complete(p, p->send_cq, &wc, what);
+    if (p->broken || ibv_post_send(p->id->qp, wr, &bad)) {
+        return false;
+    }
+    if (!p->impatient) {
+        return complete(p, p->send_cq, &wc, what);
+    }
+    while (ibv_poll_cq(p->send_cq, 1, &wc) > 0) {
+    }
+    return true;
 }
 
 bool peer_send_raw(RdmaPeer *p, const void *message, size_t length)
 {
-    uint8_t *buffer = p->buffers + RECEIVES * PEER_MESSAGE;
+    uint8_t *buffer = p->buffers + (RECEIVES + p->sends++ % SENDS) * PEER_MESSAGE;
     struct ibv_sge sge = { (uintptr_t)buffer, (uint32_t)length, p->buffers_mr->lkey };
     struct ibv_send_wr wr = { .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND };
 

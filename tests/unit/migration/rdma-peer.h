@@ -19,8 +19,10 @@ typedef struct RdmaPeer {
     struct ibv_cq *send_cq, *recv_cq;
     struct ibv_mr *buffers_mr;
     uint8_t *buffers;
+    unsigned sends;
     GPtrArray *regions;         /* struct ibv_mr */
     bool broken;                /* the connection has gone; everything fails from now on */
+    bool impatient;             /* does not wait until what it sends has completed */
     uint8_t private_data[8];    /* the other side's */
 
     /* The last message, in the host's order. */

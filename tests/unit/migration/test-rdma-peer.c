@@ -6,6 +6,7 @@
 #include "stream-builder.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@
 /* What the played destination says to be its block's position. */
 #define FAR 0x100000000ull
 #define PIN_ALL 1u
+#define HURRIES (1u << 31)         /* not on the wire: Destination.hurries */
 
 enum { ERROR_MSG = 1, READY = 2, QEMU_FILE = 3, BLOCKS_REQUEST = 4, BLOCKS_RESULT = 5, COMPRESS = 6,
        REGISTER_REQUEST = 7, REGISTER_RESULT = 8, REGISTER_FINISHED = 9, UNREGISTER_REQUEST = 10,
@@ -68,6 +70,7 @@ struct Destination {
     uint32_t most_more;         /* chunks after the first, of the longest request */
     bool in_hook;
     bool lied;
+    bool hurries;               /* disconnects as soon as it has the whole stream, as a QEMU does */
 };
 
 static bool is_the_moment(Destination *d, uint32_t type)
@@ -212,6 +215,12 @@ static bool obey(Destination *d)
     }
 }
 
+/* Its last byte ends the description; no other message ends with this one. */
+static bool has_all(const Destination *d)
+{
+    return d->stream->len && d->stream->data[d->stream->len - 1] == '}';
+}
+
 static gpointer destination_thread(gpointer opaque)
 {
     Destination *d = opaque;
@@ -220,7 +229,11 @@ static gpointer destination_thread(gpointer opaque)
         return NULL;
     }
     d->mr = peer_register(&d->peer, d->memory, d->size);
+    d->peer.impatient = d->hurries;
     while (send_ready(d) && peer_receive(&d->peer) && obey(d)) {
+        if (d->hurries && has_all(d)) {
+            peer_disconnect(&d->peer);
+        }
     }
     return NULL;
 }
@@ -236,7 +249,8 @@ static void play_begin(Play *play, const Lie *untruth, uint32_t flags, bool empt
 {
     Destination *d = &play->d;
 
-    *d = (Destination){ .memory = g_malloc(SIZE), .size = SIZE, .flags = flags, .lie = untruth,
+    *d = (Destination){ .memory = g_malloc(SIZE), .size = SIZE, .flags = flags & ~HURRIES,
+                        .hurries = flags & HURRIES, .lie = untruth,
                         .stream = g_byte_array_new(), .log = g_string_new(NULL) };
     memset(d->memory, 0xa5, SIZE);
     unsigned port = peer_listen(&d->peer);
@@ -311,6 +325,19 @@ static void test_source_regions(gconstpointer data)
     g_assert_cmpmem(play.d.memory, SIZE, play.src.block->host, SIZE);
     /* Of three chunks; 0: the destination does not tell. */
     g_assert_cmpuint(play.d.most_more, ==, region_shift == 20 ? 0 : region_shift == 21 ? 1 : 2);
+    play_end(&play);
+}
+
+/* The destination has all and goes at once: the connection's end is here before the last completion. */
+static void test_source_late_completion(void)
+{
+    Play play;
+    g_assert_null(fake_verbs_set("late=send:30000"));
+    play_begin(&play, NULL, HURRIES, false);
+    g_assert_cmpint(vm_wait_end(&play.src), ==, MIGRATION_STATUS_COMPLETED);
+    g_thread_join(g_steal_pointer(&play.thread));
+    g_assert_true(has_all(&play.d));
+    g_assert_cmpmem(play.d.memory, SIZE, play.src.block->host, SIZE);
     play_end(&play);
 }
 
@@ -749,6 +776,44 @@ static void test_destination(gconstpointer data)
     assert_nothing_left();
 }
 
+/* ---- who closes first ---- */
+
+static void act_and_stay(Source *s)
+{
+    to_the_round(s);
+    to_the_end(s);
+}
+
+static bool is_completed(void *opaque)
+{
+    g_autoptr(MigrationInfo) info = migration_query(((Vm *)opaque)->ctx);
+    return info->status == MIGRATION_STATUS_COMPLETED;
+}
+
+/* It leaves the end to the source, which may still miss an acknowledgement, but not for ever. */
+static void test_source_stays(gconstpointer data)
+{
+    Vm dst;
+    Source s;
+
+    vm_init(&dst, SIZE, true);
+    run_source(&s, &dst, PIN_ALL, act_and_stay);
+    int64_t start = g_get_monotonic_time();
+    wait_until(is_completed, &dst, "the guest's start");
+    g_usleep(100000);
+    struct pollfd events = { .fd = s.peer.events->fd, .events = POLLIN };
+    bool gone = poll(&events, 1, 0) > 0;
+    g_assert_true(!gone || g_get_monotonic_time() - start > 1000000);
+    if (GPOINTER_TO_UINT(data)) {
+        peer_disconnect(&s.peer);
+    }
+    vm_wait_incoming_ended(&dst);
+    g_assert_cmpstr(dst.host.ended_error, ==, NULL);
+    peer_free(&s.peer);
+    vm_clear(&dst);
+    assert_nothing_left();
+}
+
 /* Every region of the device gets the key 0 in turn; none reaches the source. */
 static void test_key_is_never_0(void)
 {
@@ -1127,6 +1192,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/rdma-peer/source/private-data-pin-all", GUINT_TO_POINTER(PIN_ALL),
                          test_source_private_data);
     g_test_add_func("/rdma-peer/source/zeroes", test_source_zeroes);
+    g_test_add_func("/rdma-peer/source/late-completion", test_source_late_completion);
     for (size_t i = 0; i < G_N_ELEMENTS(lies); i++) {
         g_autofree char *path = g_strdup_printf("/rdma-peer/source/%s", lies[i].name);
         g_test_add_data_func(path, &lies[i], test_lie);
@@ -1135,6 +1201,9 @@ int main(int argc, char **argv)
     g_test_add_data_func("/rdma-peer/destination/pin-all", GUINT_TO_POINTER(PIN_ALL), test_destination);
     g_test_add_data_func("/rdma-peer/destination/unknown-flags", GUINT_TO_POINTER(0x00f0f0f0),
                          test_destination);
+    g_test_add_data_func("/rdma-peer/destination/source-stays", GUINT_TO_POINTER(1), test_source_stays);
+    g_test_add_data_func("/rdma-peer/destination/source-stays-for-ever", GUINT_TO_POINTER(0),
+                         test_source_stays);
     g_test_add_func("/rdma-peer/destination/key-0", test_key_is_never_0);
     g_test_add_data_func("/rdma-peer/destination/version-0", GUINT_TO_POINTER(0), test_version);
     g_test_add_data_func("/rdma-peer/destination/version-2", GUINT_TO_POINTER(2), test_version);

@@ -17,6 +17,7 @@ from godwit import kernels
 from godwit.deadline import poll
 from godwit.relay import connect_unix
 from godwit.routes import Route, perform
+from godwit.vm import VmDied
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parent.parent
@@ -159,7 +160,11 @@ def test_linux(package, cpus, make_linux, make_route):
         src.console.send(f'before hop {number}\n')
         src.hvc.send(f'before hop {number}\n')
         route = Rdma(None) if kind == 'rdma' else make_route(kind)
-        at_source, _ = perform(src, dst, route, seconds=60)
+        try:
+            at_source, _ = perform(src, dst, route, seconds=60)
+        except VmDied:
+            print(f'{src} said at last: {src.console.raw[-3000:].decode(errors="replace")}')
+            raise
         # A guest that lies in a file does not count that: its clock stands still from the stop to the start.
         downtimes.append(at_source['downtime'] / 1000 if kind != 'file' else 0)
         print(f'{package}, {cpus} cpus, {kind} {capabilities}: {at_source["total-time"]} ms, downtime '

@@ -223,7 +223,8 @@ class Vm:
             raise Timeout(f'{error}; last seen {last}') from None
         except QmpClosed as error:
             status = self.process.wait(30)
-            raise VmDied(f'{self} ended with status {status}: {error}; stderr: {self.stderr.strip()}') from None
+            raise VmDied(f'{self} ended with status {status}: {error}; '
+                         f'stderr: {self.stderr.strip()}') from None
 
     def wait_run_state(self, *states, seconds=30):
         return poll(lambda: self.run_state in states, seconds, f'{self}: run state {"/".join(states)}')

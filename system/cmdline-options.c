@@ -795,7 +795,8 @@ const CmdlineOption cmdline_options[] = {
      "Character device: socket (path=, or host= and port=, or fd=, with server=, wait=, telnet=, "
      "reconnect-ms=, ...), stdio, pipe, file, pty, null. logfile=PATH keeps a copy of the output."},
     {"serial", NULL, "DEV", SECTION_MONITOR, apply_serial, FIELD(serials), NULL,
-     "Serial port on DEV; none: no port. Machines other than pico open DEV and write nothing to it."},
+     "Serial port on DEV, or on a -chardev: chardev:ID; none: no port. Machines other than pico open DEV and "
+     "write nothing to it."},
     {"device", NULL, "DRIVER[,PROPERTY=VALUE][,...]", SECTION_MONITOR, add_text, FIELD(devices), NULL,
      "Device of machine pico: virtio-blk-device,drive=ID[,serial=TEXT]; virtio-rng-device; "
      "virtio-serial-device, and behind it virtconsole,chardev=ID."},

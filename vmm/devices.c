@@ -69,17 +69,34 @@ static bool open_chardev_options(Vm *vm)
     return true;
 }
 
+/* -serial chardev:ID */
+static bool find_serial(const ConfigText *text, const char *id, const char *complaint)
+{
+    if (!chardev_find(id)) {
+        report("%s: %s", text->location, complaint);
+        return false;
+    }
+    return true;
+}
+
+/* Afterwards the text of each is its character device's label. */
 static bool open_serials(Vm *vm)
 {
+    static const char by_id[] = "chardev:";
+
     for (unsigned i = 0; i < vm->config->serials->len; i++) {
-        const ConfigText *text = g_ptr_array_index(vm->config->serials, i);
-        g_autofree char *label = g_strdup_printf("serial%u", i);
+        ConfigText *text = g_ptr_array_index(vm->config->serials, i);
+        const char *id = g_str_has_prefix(text->text, by_id) ? text->text + strlen(by_id) : NULL;
+        g_autofree char *label = id ? g_strdup(id) : g_strdup_printf("serial%u", i);
         g_autofree char *complaint =
             g_strdup_printf("could not connect serial device to character backend '%s'", text->text);
 
-        if (!open_spec(vm, label, text->text, text->location, complaint)) {
+        if (id ? !find_serial(text, id, complaint)
+               : !open_spec(vm, label, text->text, text->location, complaint)) {
             return false;
         }
+        g_free(text->text);
+        text->text = g_steal_pointer(&label);
     }
     return true;
 }

@@ -164,9 +164,9 @@ static void set_guest(Vm *vm, Machine *m, const ConfigAccel *accel)
     m->initrd = g_strdup(config->initrd);
     m->append = g_strdup(config->append);
     for (unsigned i = 0; i < config->serials->len; i++) {
-        g_autofree char *label = g_strdup_printf("serial%u", i);
+        const ConfigText *serial = g_ptr_array_index(config->serials, i);
 
-        g_ptr_array_add(m->serials, chardev_find(label));
+        g_ptr_array_add(m->serials, chardev_find(serial->text));
     }
     copy_texts(config->devices, m->devices);
     copy_texts(config->drives, m->drives);

@@ -197,6 +197,22 @@ static bool check(const Machine *m, GError **errp)
     return true;
 }
 
+/* The virtio devices have theirs already. */
+static bool check_serials(const Machine *m, GError **errp)
+{
+    for (unsigned i = 0; i < m->serials->len; i++) {
+        Chardev *chr = g_ptr_array_index(m->serials, i);
+        guint first;
+
+        g_ptr_array_find(m->serials, chr, &first);
+        if (chr && (chardev_has_front_end(chr) || first != i)) {
+            g_set_error(errp, GODWIT_ERROR, GODWIT_ERROR_STATE, "Device '%s' is in use", chardev_label(chr));
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool pico_init(Machine *m, GError **errp)
 {
     if (!check(m, errp)) {
@@ -204,7 +220,7 @@ static bool pico_init(Machine *m, GError **errp)
     }
     Pico *p = g_new0(Pico, 1);
     if (!pico_boot_open(&p->boot, m, errp) || !(p->virtio = pico_virtio_new(m, errp)) ||
-        !(p->kvm = kvm_new(m, &pico_ops, p, errp))) {
+        !check_serials(m, errp) || !(p->kvm = kvm_new(m, &pico_ops, p, errp))) {
         pico_free(p);
         return false;
     }

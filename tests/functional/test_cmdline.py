@@ -66,6 +66,8 @@ REFUSED = [
     (['-daemonize', '-qmp', 'stdio'], '-qmp stdio: cannot use stdio with -daemonize\n'),
     (['-serial', 'foo'], "-serial foo: 'foo' is not a valid char driver\n"
                          "PROG: -serial foo: could not connect serial device to character backend 'foo'\n"),
+    (['-serial', 'chardev:x'],
+     "-serial chardev:x: could not connect serial device to character backend 'chardev:x'\n"),
     (['-qtest', 'foo'], "'foo' is not a valid char driver\n"
                         'PROG: Failed to initialize device for qtest: "foo"\n'),
     (['-chardev', 'socket,id=x,fd=99'], "-chardev socket,id=x,fd=99: File descriptor '99' is not a socket\n"),

@@ -494,8 +494,9 @@ def test_serial_input(make_guest, make_route, folder):
     """Bytes that wait in the port travel with the guest, and none comes twice."""
     logs = [os.path.join(folder, f'{name}.log') for name in ('src', 'dst')]
     sockets = [os.path.join(folder, f'{name}.tty') for name in ('src', 'dst')]
-    chardevs = [['-serial', f'unix:{path},server=on,wait=off,logfile={log}']
-                for path, log in zip(sockets, logs)]
+    chardevs = [['-serial', f'unix:{sockets[0]},server=on,wait=off,logfile={logs[0]}'],
+                ['-chardev', f'socket,id=tty,path={sockets[1]},server=on,wait=off,logfile={logs[1]}',
+                 '-serial', 'chardev:tty']]
     src = make_guest('src', 'serial', more=chardevs[0], nap=5000)
     dst = make_guest('dst', 'serial', incoming='defer', more=chardevs[1], nap=5000)
     for vm in (src, dst):

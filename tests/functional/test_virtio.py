@@ -41,6 +41,8 @@ REFUSED = [
      '-device virtconsole,chardev=a: there is no virtio-serial-device before it that has its port free\n'),
     (['-chardev', 'null,id=a', *SERIAL, *SERIAL],
      "-device virtconsole,chardev=a: chardev 'a' is already in use\n"),
+    (['-chardev', 'null,id=a', *SERIAL, '-serial', 'chardev:a'], "Device 'a' is in use\n"),
+    (['-chardev', 'null,id=a', '-serial', 'chardev:a', '-serial', 'chardev:a'], "Device 'a' is in use\n"),
 ]
 
 

@@ -837,7 +837,7 @@ static void test_console_peer_does_not_read(Console *f, gconstpointer data)
 
     start_console(f);
     driver_describe(d, 0, DRIVER_DATA, request, 0, 0);
-    for (unsigned waited = 0; sent < max && waited < 10;) {
+    for (unsigned waited = 0; sent < max && waited < 50;) {
         if (driver_used(d) == sent) {
             for (unsigned i = 0; i < request; i++) {
                 *driver_at(d, DRIVER_DATA + i) = chardev_peer_nth(sent * request + i);

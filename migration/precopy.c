@@ -17,12 +17,6 @@
 /* With auto-converge or dirty-limit the guest's rate is looked at this often, however long a round takes. */
 #define THROTTLE_SYNC_US (5 * 1000 * 1000)
 
-/* A peer that fails sends its verdict and closes; both are on their way when our next write fails. */
-#define LAST_WORDS_MS 200
-
-/* The same when it may have all it needs, and be starting the guest. */
-#define VERDICT_MS 2000
-
 /* ---- waiting and being interrupted ---- */
 
 void migration_set_error(Migration *m, GError *error)
@@ -604,36 +598,6 @@ static bool end_stream(Migration *m, GError **errp)
     return false;
 }
 
-static bool peer_is_lost(const GError *error)
-{
-    return g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_IO) ||
-           g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_EOF);
-}
-
-/*
- * A destination that has the guest may close before the transport has told us that its last bytes arrived,
- * or without reading the description behind them.  Its verdict counts, not that the transport complains.
- */
-static bool arrived_all_the_same(Migration *m, const GError *error)
-{
-    return m->return_path && peer_is_lost(error) && migration_return_path_linger(m, VERDICT_MS);
-}
-
-static bool send_the_end(Migration *m, GError **errp)
-{
-    g_autoptr(GError) error = NULL;
-
-    if (end_stream(m, &error)) {
-        return true;
-    }
-    if (arrived_all_the_same(m, error)) {
-        migration_host_log(&m->ctx->host, "after the migration: %s", error->message);
-        return true;
-    }
-    g_propagate_error(errp, g_steal_pointer(&error));
-    return false;
-}
-
 /*
  * The last bytes.  Success here means that the guest is the destination's, so nothing after it may fail: with
  * a return path that is its verdict, without one the moment when the transport has taken everything (for a
@@ -641,7 +605,7 @@ static bool send_the_end(Migration *m, GError **errp)
  */
 static bool hand_over(Migration *m, GError **errp)
 {
-    if (fault_point("migration-handover", errp) || !send_the_end(m, errp)) {
+    if (fault_point("migration-handover", errp) || !end_stream(m, errp)) {
         return false;
     }
     if (!m->return_path) {
@@ -726,8 +690,11 @@ static void end_well(Migration *m)
 
 static void end_badly(Migration *m, GError *error)
 {
-    if (peer_is_lost(error)) {
-        migration_return_path_linger(m, LAST_WORDS_MS);
+    bool lost = g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_IO) ||
+                g_error_matches(error, GODWIT_ERROR, GODWIT_ERROR_EOF);
+
+    if (lost) {
+        migration_return_path_linger(m);
     }
     trace_migration_failed(error->message);
     if (migration_state_set(&m->ctx->outgoing_state, MIGRATION_STATUS_FAILING)) {

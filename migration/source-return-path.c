@@ -6,6 +6,9 @@
 #include "trace-migration.h"
 #include "util/error.h"
 
+/* A peer that fails sends its verdict and closes; both are on their way when our next write fails. */
+#define LINGER_US (200 * 1000)
+
 static bool handle_shut(Migration *m, const ReturnPathMessage *msg, GError **errp)
 {
     if (msg->value) {
@@ -114,16 +117,15 @@ bool migration_return_path_wait(Migration *m, GError **errp)
     return migration_interrupted(m, errp);
 }
 
-bool migration_return_path_linger(Migration *m, unsigned limit_ms)
+void migration_return_path_linger(Migration *m)
 {
-    int64_t until = g_get_monotonic_time() + (int64_t)limit_ms * 1000;
+    int64_t until = g_get_monotonic_time() + LINGER_US;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
     while (m->return_path_thread && !m->return_path_ended && !m->cancel_requested) {
         if (!g_cond_wait_until(&m->ctx->cond, &m->ctx->lock, until)) {
-            break;
+            return;
         }
     }
-    return m->return_path_ended && m->return_path_ok;
 }
 
 void migration_return_path_stop(Migration *m)

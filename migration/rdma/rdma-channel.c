@@ -160,11 +160,13 @@ static ssize_t rdma_writev(Channel *channel, const struct iovec *iov, int n, con
     }
     g_autofree uint8_t *bytes = g_malloc(total);
     gather(bytes, total, iov, n);
-    if (!rdma_connection_queue(c, RDMA_CONTROL_QEMU_FILE, 1, bytes, total, errp)) {
-        return -1;
-    }
     /* The destination's last message gives it the guest: whether it has arrived is to be known. */
-    bool ok = r->is_source ? rdma_connection_flush(c, QUEUE_MAX, errp) : rdma_connection_deliver(c, errp);
+    if (!r->is_source) {
+        rdma_connection_queue(c, RDMA_CONTROL_QEMU_FILE, 1, bytes, total, NULL);
+        return rdma_connection_deliver(c, errp) ? (ssize_t)total : -1;
+    }
+    bool ok = rdma_connection_queue(c, RDMA_CONTROL_QEMU_FILE, 1, bytes, total, errp) &&
+              rdma_connection_flush(c, QUEUE_MAX, errp);
     return ok ? (ssize_t)total : -1;
 }
 
@@ -208,7 +210,8 @@ static bool rdma_close(Channel *channel, GError **errp)
         ok = !back || finish(back, errp);
         rdma_connection_await_end(r->main);
     }
-    failed = failed || !ok || (r->is_source && r->main->error);
+    /* Who fails at the destination shuts the channel down before. */
+    failed = failed || (r->is_source && (!ok || r->main->error));
     if (back) {
         rdma_connection_close(back, false);
     }

@@ -480,11 +480,19 @@ static bool send_message(RdmaConnection *c, int buffer, RdmaControlType type, ui
     return rdma_queue_send(c, buffer, RDMA_HEADER_SIZE + header.length, errp);
 }
 
-/* Messages for which READY has come. */
+static bool has_ended(const RdmaConnection *c, const void *opaque)
+{
+    return rdma_connection_has(c, RDMA_FLAG_DISCONNECTED) || rdma_connection_has(c, RDMA_FLAG_REMOVED);
+}
+
+/* Messages for which READY has come.  None leaves when nobody is there, or when it has been forbidden. */
 static void pump(RdmaConnection *c)
 {
     g_autoptr(GError) error = NULL;
 
+    if (has_ended(c, NULL) || rdma_connection_has(c, RDMA_FLAG_SHUTDOWN)) {
+        return;
+    }
     while (!c->error && !error && c->used + 1 < c->limits.depth) {
         int buffer = free_send_buffer(c);
         g_autofree RdmaMessage *m = buffer < 0 ? NULL : rdma_control_next(&c->control);
@@ -498,6 +506,7 @@ static void pump(RdmaConnection *c)
         send_message(c, buffer, m->type, m->repeat, m->payload, m->length, &error);
     }
     if (error) {
+        c->surely_lost = true;
         rdma_connection_fail(c, g_steal_pointer(&error));
     }
 }
@@ -581,11 +590,6 @@ static bool sleep_once(RdmaConnection *c, int64_t until_us)
 static int64_t broken_us(const RdmaConnection *c)
 {
     return c->flushed_us ? c->flushed_us + RDMA_LIMIT_BROKEN * 1000 : INT64_MAX;
-}
-
-static bool has_ended(const RdmaConnection *c, const void *opaque)
-{
-    return rdma_connection_has(c, RDMA_FLAG_DISCONNECTED) || rdma_connection_has(c, RDMA_FLAG_REMOVED);
 }
 
 /*
@@ -722,8 +726,8 @@ bool rdma_connection_deliver(RdmaConnection *c, GError **errp)
     if (rdma_connection_finish(c, &error)) {
         return true;
     }
-    bool under_way = !sends_done(c, NULL) || c->perhaps_received;
-    if (!rdma_control_queued(&c->control) && under_way) {
+    /* What failed may be something else, and the message may have completed well. */
+    if (!rdma_control_queued(&c->control) && !c->surely_lost) {
         return true;
     }
     g_propagate_error(errp, g_steal_pointer(&error));

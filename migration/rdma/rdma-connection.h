@@ -124,7 +124,7 @@ struct RdmaConnection {
     uint8_t *buffers;                   /* RDMA_RECEIVES receives, then RDMA_SEND_BUFFERS */
     struct ibv_mr *buffers_mr;
     bool send_busy[RDMA_SEND_BUFFERS];
-    bool perhaps_received;              /* a request that ended with an error may have been executed */
+    bool surely_lost;                   /* a SEND has failed in a way that tells that it has not arrived */
 
     /* What a receiver has got, in order.  The first one may be in use: see rdma_connection_receive(). */
     RdmaReceived received[RDMA_RECEIVES];

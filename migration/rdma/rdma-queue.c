@@ -152,12 +152,15 @@ void rdma_queue_completed(RdmaConnection *c, const struct ibv_wc *wc)
 {
     RdmaSent *sent = &c->sent[wc->wr_id & c->sent_mask];
 
+    bool perhaps = wc->status == IBV_WC_SUCCESS || wc->status == IBV_WC_RETRY_EXC_ERR ||
+                   wc->status == IBV_WC_WR_FLUSH_ERR;
+
     if (sent->buffer >= 0) {
+        c->surely_lost |= !perhaps;
         c->send_busy[sent->buffer] = false;
         sent->buffer = -1;
     }
     if (wc->status != IBV_WC_SUCCESS) {
-        c->perhaps_received |= wc->status == IBV_WC_RETRY_EXC_ERR || wc->status == IBV_WC_WR_FLUSH_ERR;
         sent_failed(c, wc, sent);
         return;
     }

@@ -73,9 +73,8 @@ static bool stop(void *opaque, RunState why, GError **errp)
     return true;
 }
 
-static bool start(void *opaque, GError **errp)
+static bool start_locked(FakeHost *h, GError **errp)
 {
-    FakeHost *h = opaque;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&h->lock);
 
     if (h->fail_start) {
@@ -89,6 +88,17 @@ static bool start(void *opaque, GError **errp)
     }
     h->state = RUN_STATE_RUNNING;
     return true;
+}
+
+static bool start(void *opaque, GError **errp)
+{
+    FakeHost *h = opaque;
+    bool ok = start_locked(h, errp);
+
+    if (ok && h->on_start) {
+        h->on_start(h->on_start_opaque);
+    }
+    return ok;
 }
 
 static bool set_run_state(void *opaque, RunState state, GError **errp)

@@ -44,6 +44,8 @@ typedef struct FakeHost {
     char *ended_error;          /* its message, or NULL */
     bool fail_stop;             /* the next stop fails */
     bool fail_start;            /* the next start fails */
+    void (*on_start)(void *opaque);     /* NULL, or called after a start, in its thread */
+    void *on_start_opaque;
 } FakeHost;
 
 /* Running, without RAM; autostart on. */

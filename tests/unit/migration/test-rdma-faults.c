@@ -247,6 +247,61 @@ static void test_each_lost_ack(gconstpointer data)
     g_assert_cmpuint(tally.failed, >, 5);
 }
 
+/* ---- when the destination's guest runs and the source does not know yet ---- */
+
+/* At the source: the end of the connection has come to the destination before these return. */
+static void yank(void *ctx)
+{
+    migration_yank(ctx);
+    g_usleep(500000);
+}
+
+static void cancel(void *ctx)
+{
+    migration_cancel(ctx, NULL);
+    g_usleep(500000);
+}
+
+/* What happens then, and to whom. */
+typedef struct Between {
+    const char *name;
+    void (*act)(void *ctx);
+    bool to_source;
+} Between;
+
+static const Between betweens[] = {
+    { "yank-destination", yank, false },
+    { "yank-source", yank, true },
+    { "cancel-source", cancel, true },
+};
+
+/* The source's guest goes on, so the destination's stops again: it is one guest. */
+static void test_between(gconstpointer data)
+{
+    const Between *between = data;
+    Vm src, dst;
+    g_autoptr(GError) error = NULL;
+
+    fake_verbs_reset();
+    vm_init(&src, SIZE, false);
+    vm_init(&dst, SIZE, true);
+    fill(&src);
+    vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
+    vm_set_capability(&dst, MIGRATION_CAPABILITY_RETURN_PATH, true);
+    vm_set_parameter(&src, "max-bandwidth", "0");
+    dst.host.on_start = between->act;
+    dst.host.on_start_opaque = between->to_source ? src.ctx : dst.ctx;
+    g_assert_true(start(&src, &dst, &error));
+    g_assert_cmpint(vm_wait_end(&src), !=, MIGRATION_STATUS_COMPLETED);
+    vm_wait_incoming_ended(&dst);
+    g_assert_cmpuint(dst.host.resumes, ==, 1);
+    g_assert_nonnull(dst.host.ended_error);
+    g_assert_cmpint(fake_host_state(&dst.host), !=, RUN_STATE_RUNNING);
+    pair_assert_runs_on(&src);
+    pair_clear(&src, &dst);
+    assert_nothing_left(between->name);
+}
+
 /* ---- what else a connection can do ---- */
 
 static const char *const lost_events[] = {
@@ -407,5 +462,9 @@ int main(int argc, char **argv)
     add("each-lost-ack", test_each_lost_ack);
     add("each-status", test_each_status);
     add("each-call", test_each_call);
+    for (size_t i = 0; i < G_N_ELEMENTS(betweens); i++) {
+        g_autofree char *path = g_strdup_printf("/rdma-faults/between/%s", betweens[i].name);
+        g_test_add_data_func(path, &betweens[i], test_between);
+    }
     return g_test_run();
 }

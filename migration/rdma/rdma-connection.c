@@ -719,6 +719,17 @@ bool rdma_connection_finish(RdmaConnection *c, GError **errp)
                                 errp);
 }
 
+/* A shutdown, say, ends every wait; what has been posted before is on its way all the same. */
+static void await_posted(RdmaConnection *c)
+{
+    int64_t until = g_get_monotonic_time() + RDMA_LIMIT_LATE * 1000;
+
+    while (!sends_done(c, NULL) && g_get_monotonic_time() < until) {
+        poll_queue(c, c->send_cq);
+        g_usleep(1000);
+    }
+}
+
 bool rdma_connection_deliver(RdmaConnection *c, GError **errp)
 {
     g_autoptr(GError) error = NULL;
@@ -726,6 +737,7 @@ bool rdma_connection_deliver(RdmaConnection *c, GError **errp)
     if (rdma_connection_finish(c, &error)) {
         return true;
     }
+    await_posted(c);
     /* What failed may be something else, and the message may have completed well. */
     if (!rdma_control_queued(&c->control) && !c->surely_lost) {
         return true;

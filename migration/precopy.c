@@ -585,12 +585,29 @@ static void spoil_file(Migration *m, off_t end)
     }
 }
 
+/* All has been sent: what the destination made of it counts for more than what the transport says of it. */
+static bool settle_the_end(Migration *m, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+    bool failed = m->return_path && fault_point("migration-settle", &error);
+
+    if (!failed && ram_save_settle(m->ram, &error)) {
+        return true;
+    }
+    if (m->return_path && migration_return_path_linger(m)) {
+        migration_host_log(&m->ctx->host, "after the migration: %s", error->message);
+        return true;
+    }
+    g_propagate_error(errp, g_steal_pointer(&error));
+    return false;
+}
+
 /* The end of the stream, and what makes it last. */
 static bool end_stream(Migration *m, GError **errp)
 {
     off_t end = m->is_file ? channel_seek(m->channel, 0, SEEK_CUR, NULL) : -1;
 
-    if (savevm_end(m->save, errp) && ram_save_settle(m->ram, errp) &&
+    if (savevm_end(m->save, errp) && settle_the_end(m, errp) &&
         (m->return_path || sync_file(m, errp))) {
         return true;
     }

@@ -23,8 +23,11 @@ void migration_return_path_start(Migration *m);
  */
 bool migration_return_path_wait(Migration *m, GError **errp);
 
-/* Gives a destination that has broken the connection a moment to have said why. */
-void migration_return_path_linger(Migration *m);
+/*
+ * Gives a destination that has broken the connection a moment to have said why.  True: what it has said is
+ * that it has the guest.
+ */
+bool migration_return_path_linger(Migration *m);
 
 /* Shuts the channel down, unless the thread has ended by itself, and joins it. */
 void migration_return_path_stop(Migration *m);

@@ -117,15 +117,16 @@ bool migration_return_path_wait(Migration *m, GError **errp)
     return migration_interrupted(m, errp);
 }
 
-void migration_return_path_linger(Migration *m)
+bool migration_return_path_linger(Migration *m)
 {
     int64_t until = g_get_monotonic_time() + LINGER_US;
     g_autoptr(GMutexLocker) locker = g_mutex_locker_new(&m->ctx->lock);
     while (m->return_path_thread && !m->return_path_ended && !m->cancel_requested) {
         if (!g_cond_wait_until(&m->ctx->cond, &m->ctx->lock, until)) {
-            return;
+            break;
         }
     }
+    return m->return_path_ended && m->return_path_ok;
 }
 
 void migration_return_path_stop(Migration *m)

@@ -97,6 +97,22 @@ static void test_fault(gconstpointer data)
     vm_clear(&src);
 }
 
+/* The source's transport complains when all has been sent: the destination has the guest, and says so. */
+static void test_settle(void)
+{
+    Vm src, dst;
+
+    vm_init(&src, 2 * MIB, false);
+    vm_init(&dst, 2 * MIB, true);
+    vm_fill_random(&src, 11);
+    vm_set_capability(&src, MIGRATION_CAPABILITY_RETURN_PATH, true);
+    fault_configure("migration-settle:1", NULL);
+    migrate(&src, &dst, 0);
+    pair_assert_arrived(&src, &dst);
+    fault_configure(NULL, NULL);
+    pair_clear(&src, &dst);
+}
+
 static void test_none(void)
 {
     g_test_skip("this build has no fault points");
@@ -113,5 +129,6 @@ int main(int argc, char **argv)
         g_autofree char *path = g_strdup_printf("/faults/%s", faults[i].spec);
         g_test_add_data_func(path, &faults[i], test_fault);
     }
+    g_test_add_func("/faults/migration-settle", test_settle);
     return g_test_run();
 }

@@ -313,6 +313,21 @@ static const char *const lost_events[] = {
     "event=ESTABLISHED:2:CONNECT_ERROR",   "event=ESTABLISHED:4:CONNECT_ERROR",
 };
 
+/* The end of each connection is told in another way at each side, or not at all: all has been said before. */
+static void test_ends(gconstpointer data)
+{
+    static const char *const others[] = { "none", "DEVICE_REMOVAL" };
+    Tally tally = { 0 };
+    for (unsigned i = 0; i < G_N_ELEMENTS(others); i++) {
+        for (unsigned n = 1; n <= 4; n++) {
+            g_autofree char *words = g_strdup_printf("event=DISCONNECTED:%u:%s", n, others[i]);
+            run(data, words, &tally);
+        }
+    }
+    say(&tally);
+    g_assert_cmpuint(tally.completed, ==, tally.runs);
+}
+
 static void test_events(gconstpointer data)
 {
     Tally tally = { 0 };
@@ -452,6 +467,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     add("events", test_events);
+    add("ends", test_ends);
     add("shuffled", test_shuffled);
     add("devices", test_devices);
     add("memlock", test_memlock);

@@ -249,17 +249,35 @@ static void test_each_lost_ack(gconstpointer data)
 
 /* ---- when the destination's guest runs and the source does not know yet ---- */
 
-/* At the source: the end of the connection has come to the destination before these return. */
-static void yank(void *ctx)
+/* The destination has taken the ends of its two connections when as many events have been acknowledged. */
+static void wait_for_ends(unsigned before)
 {
-    migration_yank(ctx);
-    g_usleep(500000);
+    int64_t until = g_get_monotonic_time() + 20 * G_USEC_PER_SEC;
+
+    while (fake_verbs_calls("rdma_ack_cm_event") < before + 2) {
+        g_assert_cmpint(g_get_monotonic_time(), <, until);
+        g_usleep(1000);
+    }
+    g_usleep(100000);           /* one may have been the source's */
 }
 
-static void cancel(void *ctx)
+static void yank_destination(void *ctx)
 {
+    migration_yank(ctx);
+}
+
+static void yank_source(void *ctx)
+{
+    unsigned before = fake_verbs_calls("rdma_ack_cm_event");
+    migration_yank(ctx);
+    wait_for_ends(before);
+}
+
+static void cancel_source(void *ctx)
+{
+    unsigned before = fake_verbs_calls("rdma_ack_cm_event");
     migration_cancel(ctx, NULL);
-    g_usleep(500000);
+    wait_for_ends(before);
 }
 
 /* What happens then, and to whom. */
@@ -270,9 +288,9 @@ typedef struct Between {
 } Between;
 
 static const Between betweens[] = {
-    { "yank-destination", yank, false },
-    { "yank-source", yank, true },
-    { "cancel-source", cancel, true },
+    { "yank-destination", yank_destination, false },
+    { "yank-source", yank_source, true },
+    { "cancel-source", cancel_source, true },
 };
 
 /* The source's guest goes on, so the destination's stops again: it is one guest. */

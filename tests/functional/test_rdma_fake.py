@@ -312,7 +312,9 @@ def test_few_waits_for_memory_that_is_new_in_the_pause(destination, step, per_re
     assert after['writes'] - before['writes'] == len(range(0, size, step * MIB))
     requests = after['registration-requests'] - before['registration-requests']
     assert requests <= size // step // MIB // per_request + 2
-    assert after['control-waits'] - before['control-waits'] <= requests + 4
+    # A message may have to wait for its READY, a write for a key that has been asked for.
+    messages = after['control-messages'] - before['control-messages']
+    assert after['control-waits'] - before['control-waits'] <= requests + messages
 
 
 # ---- cancel, whatever is being waited for ----

@@ -183,12 +183,12 @@ static void rdma_shutdown(Channel *channel)
     g_cond_broadcast(&r->cond);
 }
 
-/* The last bytes have to arrive. */
+/* The last bytes have to arrive.  If they have, a shutdown that came meanwhile came too late. */
 static bool finish(RdmaConnection *c, GError **errp)
 {
     return c->error || !rdma_connection_has(c, RDMA_FLAG_ESTABLISHED)
         ? rdma_connection_check(c, errp)
-        : rdma_connection_finish(c, errp);
+        : rdma_connection_arrived(c, errp);
 }
 
 static bool rdma_close(Channel *channel, GError **errp)
@@ -204,7 +204,7 @@ static bool rdma_close(Channel *channel, GError **errp)
     failed = r->down;
     RdmaConnection *back = r->back;
     g_mutex_unlock(&r->lock);
-    if (!failed && r->is_source) {
+    if (r->is_source) {
         ok = finish(r->main, errp);
     } else if (!failed) {
         ok = !back || finish(back, errp);

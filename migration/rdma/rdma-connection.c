@@ -506,6 +506,7 @@ static void pump(RdmaConnection *c)
         send_message(c, buffer, m->type, m->repeat, m->payload, m->length, &error);
     }
     if (error) {
+        c->send_failed = true;
         c->surely_lost = true;
         rdma_connection_fail(c, g_steal_pointer(&error));
     }
@@ -728,6 +729,21 @@ static void await_posted(RdmaConnection *c)
         poll_queue(c, c->send_cq);
         g_usleep(1000);
     }
+}
+
+bool rdma_connection_arrived(RdmaConnection *c, GError **errp)
+{
+    g_autoptr(GError) error = NULL;
+
+    if (rdma_connection_finish(c, &error)) {
+        return true;
+    }
+    await_posted(c);
+    if (all_left(c, NULL) && !c->send_failed) {
+        return true;
+    }
+    g_propagate_error(errp, g_steal_pointer(&error));
+    return false;
 }
 
 bool rdma_connection_deliver(RdmaConnection *c, GError **errp)

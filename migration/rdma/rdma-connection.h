@@ -124,6 +124,7 @@ struct RdmaConnection {
     uint8_t *buffers;                   /* RDMA_RECEIVES receives, then RDMA_SEND_BUFFERS */
     struct ibv_mr *buffers_mr;
     bool send_busy[RDMA_SEND_BUFFERS];
+    bool send_failed;                   /* a SEND has not completed well: perhaps it has not arrived */
     bool surely_lost;                   /* a SEND has failed in a way that tells that it has not arrived */
 
     /* What a receiver has got, in order.  The first one may be in use: see rdma_connection_receive(). */
@@ -220,9 +221,12 @@ bool rdma_connection_obeyed(RdmaConnection *c, GError **errp);
 /* Sender: until the peer has received every message: SENDs are completed. */
 bool rdma_connection_finish(RdmaConnection *c, GError **errp);
 
+/* Sender: the same, but a shutdown or an error of something else does not hide that all has been received. */
+bool rdma_connection_arrived(RdmaConnection *c, GError **errp);
+
 /*
- * Sender: the same, and false only if a message surely has not been received.  The connection can fail after
- * the message has arrived and before that is known here.
+ * Sender: as rdma_connection_finish(), but false only if a message surely has not been received.  The
+ * connection can fail after the message has arrived and before that is known here.
  */
 bool rdma_connection_deliver(RdmaConnection *c, GError **errp);
 

@@ -148,15 +148,36 @@ static void sent_failed(RdmaConnection *c, const struct ibv_wc *wc, const RdmaSe
     rdma_connection_fail(c, error);
 }
 
+/*
+ * The message has surely not arrived: the device here did not send it, or the peer's has answered that it
+ * does not take it.  Any other error can hide an acknowledgement.
+ */
+static bool is_refusal(enum ibv_wc_status status)
+{
+    switch (status) {
+    case IBV_WC_LOC_LEN_ERR:
+    case IBV_WC_LOC_QP_OP_ERR:
+    case IBV_WC_LOC_EEC_OP_ERR:
+    case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_MW_BIND_ERR:
+    case IBV_WC_LOC_ACCESS_ERR:
+    case IBV_WC_REM_INV_REQ_ERR:
+    case IBV_WC_REM_ACCESS_ERR:
+    case IBV_WC_REM_OP_ERR:
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+        return true;
+    default:
+        return false;
+    }
+}
+
 void rdma_queue_completed(RdmaConnection *c, const struct ibv_wc *wc)
 {
     RdmaSent *sent = &c->sent[wc->wr_id & c->sent_mask];
 
-    bool perhaps = wc->status == IBV_WC_SUCCESS || wc->status == IBV_WC_RETRY_EXC_ERR ||
-                   wc->status == IBV_WC_WR_FLUSH_ERR;
-
     if (sent->buffer >= 0) {
-        c->surely_lost |= !perhaps;
+        c->send_failed |= wc->status != IBV_WC_SUCCESS;
+        c->surely_lost |= is_refusal(wc->status);
         c->send_busy[sent->buffer] = false;
         sent->buffer = -1;
     }

@@ -103,7 +103,7 @@ typedef struct FakeFate {
     enum ibv_wc_status status;  /* other than success: it completes with this and does nothing */
     bool no_copy;               /* it completes, but moves no data */
     bool stall;                 /* it never completes, nor does anything behind it */
-    bool lost_ack;              /* it arrives, and completes as if it had not */
+    enum ibv_wc_status lost_ack;    /* not SUCCESS: it arrives, and completes as if it had not */
 } FakeFate;
 
 /* Counts a work request of @operation.  Lock held. */

@@ -168,7 +168,7 @@ void fake_qp_answered(FakeQp *qp, uint64_t number, enum ibv_wc_status status)
         return;
     }
     if (status == IBV_WC_SUCCESS && first->fate.lost_ack) {
-        fail_first_send(qp, IBV_WC_RETRY_EXC_ERR);
+        fail_first_send(qp, first->fate.lost_ack);
     } else if (status == IBV_WC_SUCCESS) {
         complete_send(qp, g_queue_pop_head(&qp->sends), status);
     } else {

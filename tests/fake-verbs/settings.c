@@ -178,9 +178,17 @@ static bool set_stall(char **words, guint n)
     return set_request(RULE_STALL, words, n);
 }
 
+/* OPERATION:N or OPERATION:N:STATUS */
 static bool set_lost_ack(char **words, guint n)
 {
-    return set_request(RULE_LOST_ACK, words, n);
+    uint64_t nth, status = IBV_WC_RETRY_EXC_ERR;
+    int operation = find_name(operation_names, words[0]);
+    if (operation < 0 || n < 2 || n > 3 || !parse_number(words[1], &nth) ||
+        (n == 3 && (!parse_number(words[2], &status) || !status))) {
+        return false;
+    }
+    add_rule(RULE_LOST_ACK, operation, nth, (int)status);
+    return true;
 }
 
 /* EVENT:N:EVENT or EVENT:N:none */
@@ -364,11 +372,12 @@ FakeFate fake_fate(FakeOperation operation)
 {
     uint64_t nth = ++requests[operation];
     const Rule *status = find_rule(RULE_STATUS, operation, nth);
+    const Rule *lost_ack = find_rule(RULE_LOST_ACK, operation, nth);
     return (FakeFate){
         .status = status ? (enum ibv_wc_status)status->value : IBV_WC_SUCCESS,
         .no_copy = find_rule(RULE_NO_COPY, operation, nth),
         .stall = find_rule(RULE_STALL, operation, nth),
-        .lost_ack = find_rule(RULE_LOST_ACK, operation, nth),
+        .lost_ack = lost_ack ? (enum ibv_wc_status)lost_ack->value : IBV_WC_SUCCESS,
     };
 }
 

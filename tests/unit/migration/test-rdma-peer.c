@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* RDMA towards a peer that a test plays, over the fake verbs: golden bytes, and what a peer can do wrong. */
 #include "fake-verbs.h"
+#include "migration/internal-options.h"
+#include "migration/rdma.h"
 #include "pair.h"
 #include "rdma-peer.h"
 #include "stream-builder.h"
@@ -70,6 +72,7 @@ struct Destination {
     uint32_t most_more;         /* chunks after the first, of the longest request */
     bool in_hook;
     bool lied;
+    int waits;                  /* atomic: it has asked for the one message that it wants */
     bool hurries;               /* disconnects as soon as it has the whole stream, as a QEMU does */
 };
 
@@ -530,6 +533,66 @@ static void test_lie(gconstpointer data)
     g_assert_cmpmem(play.src.block->host, SIZE, play.content, SIZE);
     g_assert_true(play.d.lied);
     play_end(&play);
+}
+
+/* ---- the source's channel alone ---- */
+
+typedef struct Ending {
+    const char *name;
+    bool receives;              /* the destination takes what is sent */
+    bool shut_down;
+} Ending;
+
+static const Ending endings[] = {
+    { "received", true, false },
+    { "not-received-shut-down", false, true },
+};
+
+static gpointer take_messages(gpointer opaque)
+{
+    Destination *d = opaque;
+
+    if (peer_accept(&d->peer, 1, 0) && d->hurries && send_ready(d)) {
+        g_atomic_int_set(&d->waits, true);
+        peer_receive(&d->peer);
+    }
+    return NULL;
+}
+
+/* Closing well means that all has been received: without a return path nothing else gives the guest away. */
+static void test_channel_end(gconstpointer data)
+{
+    const Ending *ending = data;
+    Destination d = { .hurries = ending->receives };
+    RdmaCounters counters = { 0 };
+    g_autoptr(GError) error = NULL;
+    unsigned number = peer_listen(&d.peer);
+    g_autofree char *port = g_strdup_printf("%u", number);
+    InetSocketAddress address = { .host = (char *)"127.0.0.1", .port = port };
+    MigrationOptionStore *store = migration_option_store_new();
+    MigrationOptions *options = migration_options_snapshot(store);
+
+    RdmaSourceConfig config = { .address = &address, .options = options, .counters = &counters };
+    GThread *thread = g_thread_new("destination", take_messages, &d);
+    Channel *channel = rdma_channel_new(&config, &error);
+    g_assert_no_error(error);
+    g_assert_true(rdma_channel_connect(channel, NULL, &error));
+    while (ending->receives && !g_atomic_int_get(&d.waits)) {
+        g_usleep(1000);
+    }
+    struct iovec iov = { (char *)"last", 4 };
+    g_assert_cmpint(channel_writev(channel, &iov, 1, NULL, 0, 0, &error), ==, 4);
+    if (ending->shut_down) {
+        channel_shutdown(channel);
+    }
+    g_assert_true(channel_close(channel, &error) == ending->receives);
+    g_assert_true(!error == ending->receives);
+    channel_unref(channel);
+    g_thread_join(thread);
+    peer_free(&d.peer);
+    migration_options_free(options);
+    migration_option_store_free(store);
+    assert_nothing_left();
 }
 
 /* ================ a source that is played, and a destination that is tested ================ */
@@ -1204,6 +1267,10 @@ int main(int argc, char **argv)
     g_test_add_data_func("/rdma-peer/destination/source-stays", GUINT_TO_POINTER(1), test_source_stays);
     g_test_add_data_func("/rdma-peer/destination/source-stays-for-ever", GUINT_TO_POINTER(0),
                          test_source_stays);
+    for (size_t i = 0; i < G_N_ELEMENTS(endings); i++) {
+        g_autofree char *path = g_strdup_printf("/rdma-peer/channel/%s", endings[i].name);
+        g_test_add_data_func(path, &endings[i], test_channel_end);
+    }
     g_test_add_func("/rdma-peer/destination/key-0", test_key_is_never_0);
     g_test_add_data_func("/rdma-peer/destination/version-0", GUINT_TO_POINTER(0), test_version);
     g_test_add_data_func("/rdma-peer/destination/version-2", GUINT_TO_POINTER(2), test_version);

@@ -157,10 +157,12 @@ static void run(const Setting *setting, const char *words, Tally *tally)
     assert_nothing_left(words);
 }
 
-/* Whatever has failed: never two guests.  (A status that may hide an acknowledgement could make two.) */
+/*
+ * A guest on neither side ends the test in judge().  One on both is rare, and cannot be ruled out: what fails
+ * may be the source's last READY, with SHUT 0 under way.
+ */
 static void say(const Tally *t)
 {
-    g_assert_cmpuint(t->handed_over, ==, 0);
     g_test_message("%u runs: %u completed, %u failed, %u refused at once; %u times the last word was lost",
                    t->runs, t->completed, t->failed, t->refused, t->handed_over);
 }
@@ -233,8 +235,8 @@ static void test_each_write(gconstpointer data)
 }
 
 /*
- * Every message of a whole migration arrives, but its sender does not learn that: the guest is never on both
- * sides, least of all when it is one of the last.
+ * Every message of a whole migration arrives, but its sender does not learn that: the guest is not lost,
+ * least of all when it is one of the last.
  */
 static void test_each_lost_ack(gconstpointer data)
 {
